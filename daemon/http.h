@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+/* HTTP(S) on the event loop: libcurl's multi interface. Never resolves a name, never follows a
+ * redirect, never uses a proxy it was not given. */
+
+#include <systemd/sd-event.h>
+
+#include "address.h"
+#include "observation.h"
+
+struct http;
+struct http_call;
+
+struct http_request {
+	const char *method;     /* "GET", "PUT", "HEAD" */
+	const char *scheme;     /* "http" or "https" */
+	const char *host;       /* for SNI, Host: and certificate checks; may be a literal */
+	struct address address; /* where to connect: always a literal */
+	uint16_t port;
+	const char *path;           /* begins with '/' */
+	const char *const *headers; /* NULL-terminated "Name: value", or NULL */
+	const char *ca_file; /* PEM bundle on the process's own file system; NULL: the system's */
+	usec_t connect_timeout, timeout; /* of the TCP connect; of everything */
+	size_t body_max;                 /* a longer body is OUTCOME_MALFORMED */
+	bool keep_alive;                 /* may reuse and leave open a connection of this multi */
+};
+
+/* How far a call came: tells which layer failed. */
+enum http_stage { HTTP_CONNECTING, HTTP_TLS, HTTP_WAITING, HTTP_DONE };
+
+struct http_reply {
+	enum outcome
+		outcome; /* OK: an HTTP status line came, whichever; else how the stage failed */
+	enum http_stage stage; /* the stage that was not finished; HTTP_DONE with OK */
+	int code; /* HTTP status when OK; else errno of the socket, or X509 error, or 0 */
+	usec_t connect, tls, first_byte, total; /* durations from the start; 0: not reached */
+	bool reused;      /* an open connection was used: connect and tls are 0 */
+	const char *body; /* NUL-terminated; valid during the callback only */
+	size_t body_len;
+	const char *content_type; /* "" when absent; valid during the callback only */
+	const char *date; /* the Date header, "" when absent; valid during the callback only */
+	const char
+		*location; /* the Location header, "" when absent; valid during the callback only */
+	char tls_error[96];  /* why the certificate does not verify, cleaned; else "" */
+	char tls_issuer[96]; /* issuer (CN or O) of the certificate that did not verify; else "" */
+};
+
+/* Called once, from the loop, and never after http_call_free(). May free its own call or others. */
+typedef void (*http_done_t)(struct http_call *c, const struct http_reply *r, void *userdata);
+
+/* event is referenced. -ENOMEM or a negative errno. */
+int http_new(struct http **ret, sd_event *event);
+/* All calls must have been freed before. */
+struct http *http_free(struct http *h);
+
+/* Starts a call; nothing in *rq needs to live longer than this. -EINVAL for a request that is not
+ * well formed (no literal address, body_max 0), -ENOMEM. done is never called from inside. */
+int http_call_new(struct http_call **ret, struct http *h, const struct http_request *rq,
+                  http_done_t done, void *userdata);
+/* Cancels when in flight. The body is wiped: it may have been a credential. */
+struct http_call *http_call_free(struct http_call *c);

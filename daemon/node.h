@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+/* What is known of this node: filled in by probes (run_learn()), read by all. A plain value. */
+
+#include "aws.h"
+#include "dns.h"
+#include "netlink.h"
+
+enum { ENIS_MAX = 64, CARDS_MAX = 32 }; /* p5.48xlarge: 64 ENIs over 32 cards (network-cards.tsv) */
+
+enum managed_by { MANAGED_UNKNOWN, MANAGED_PRIMARY, MANAGED_CNI, MANAGED_NETWORKD, MANAGED_NOBODY };
+
+struct eni {
+	char mac[MAC_TEXT_MAX];
+	char name[IFNAMSIZ]; /* "" when the kernel has no such link */
+	char eni_id[32], subnet_id[32];
+	int device, card;    /* -1: not known */
+	struct address ipv4; /* its primary private address; family 0: not known or EFA-only */
+	int ips_assigned;    /* secondary IPv4 addresses plus 16 per prefix; -1: not known */
+	int prefixes;        /* IPv4 (or IPv6) prefixes; -1: not known */
+	int pod_ips;         /* pod addresses in use that belong to it */
+	enum managed_by managed_by;
+	bool in_metadata, in_kernel, up, carrier;
+};
+
+struct network {
+	bool known; /* the kernel was read at least once */
+	struct eni enis[ENIS_MAX];
+	size_t n_enis;
+	bool enis_complete; /* metadata's per-MAC tree was read for all of them */
+	/* -1: not known */
+	int enis_attached, enis_max, ipv4_per_eni, ips_assigned, ips_max, pod_ips_in_use;
+	int max_pods;         /* kubelet's own maxPods */
+	int max_pods_by_type; /* what the instance type gives in this mode */
+	bool prefix_mode, ipv6;
+	char limits_source[32]; /* "built in", "/etc/nodewhy", "/usr/share/nodewhy", "" unknown type
+	                         */
+};
+
+enum region_source {
+	REGION_UNKNOWN,
+	REGION_METADATA,
+	REGION_ENVIRONMENT,
+	REGION_KUBECONFIG,
+	REGION_RESOLV,
+	REGION_STATE,
+};
+
+enum ec2 { EC2_UNKNOWN, EC2_YES, EC2_NO };
+
+struct endpoint {
+	char host[AWS_HOST_MAX]; /* "" while the region is not known */
+	char scheme[8];          /* "https"; a custom AWS_ENDPOINT_URL may say "http" */
+	uint16_t port;
+	bool literal; /* the host is an address: nothing to resolve */
+	size_t n;
+	struct address addresses[DNS_ADDRESSES_MAX]; /* what DNS last gave */
+	usec_t resolved_at;                          /* 0: never */
+};
+
+struct node {
+	enum ec2 ec2; /* CONTRACT.md section 1 says what decides */
+	bool hybrid;  /* EKS hybrid node: no metadata, no ENIs of ours */
+	char instance_id[32], instance_type[40], region[AWS_REGION_MAX], zone[40], ami_id[32],
+		partition[16], domain[64], account_id[16], private_dns[128], node_name[128],
+		cluster[104], runtime[64], kubelet_version[32], cni_version[32];
+	char mac[MAC_TEXT_MAX]; /* of the primary ENI, by metadata */
+	struct address private_ip;
+	enum region_source region_source;
+	bool metadata_answers; /* at the last look */
+	usec_t metadata_at;    /* of the last answer; 0: never */
+	struct endpoint endpoints[_SERVICE_MAX];
+	struct network network;
+	bool kubeconfig_present;
+};
+
+const char *region_source_name(enum region_source s);
+const char *managed_by_name(enum managed_by m); /* NULL for MANAGED_UNKNOWN */

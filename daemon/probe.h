@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+/* What a probe is, and all that it may use. A probe asks one question: start() arms I/O through the
+ * run_*() calls below and returns at once; callbacks emit observations; run_end() ends the run.
+ * judge() says what an observation means, and reads nothing else. */
+
+#include "aws.h"
+#include "catalogue.h"
+#include "dns.h"
+#include "file.h"
+#include "hop.h"
+#include "http.h"
+#include "imds.h"
+#include "limits.h"
+#include "netlink.h"
+#include "node.h"
+#include "toml.h"
+
+struct run;
+
+/* What a judge says: the code is its return value. */
+struct words {
+	char summary[SUMMARY_MAX]; /* one line with the evidence that decided it */
+};
+
+enum { PROBE_CODES_MAX = 16, PROBE_WATCH_MAX = 12 };
+
+struct probe {
+	const char *name;
+	const char *what;   /* one line for the man page: what it looks at */
+	enum layer layer;   /* the row of the chain in which people look for it */
+	usec_t every;       /* default interval of each slot */
+	usec_t retry;       /* interval of a slot that fails and is not yet sure; 0: 1 s */
+	usec_t timeout;     /* deadline of a run, a safety net over the calls' own */
+	unsigned slots;     /* independent subjects, staggered over `every`; 0 means 1 */
+	const char *after;  /* its first run waits for the first result of this probe, or NULL */
+	size_t state_size;  /* per run: zeroed before, wiped after */
+	size_t memory_size; /* per probe: zeroed at start, kept from run to run */
+	const char *watch[PROBE_WATCH_MAX]; /* files or directories whose change wakes it */
+	bool on_net;      /* a link, address, rule or route that changes wakes it */
+	bool leaves_node; /* sends packets that leave the node: has a switch of its own */
+	bool needs_ec2;   /* skipped where the host is known not to be EC2 */
+	usec_t grace;     /* while the node is up for less, what it finds is "starting" */
+	int (*start)(struct run *r); /* 0, or a negative errno: the run ends as UNKNOWN */
+	/* Pure. CODE_NONE: nothing wrong, or nothing known (OK, SKIPPED, UNKNOWN always are). */
+	enum code (*judge)(const struct observation *o, struct words *ret);
+	enum code codes[PROBE_CODES_MAX]; /* what judge may return, closed by CODE_NONE */
+};
+
+#define PROBE(id) extern const struct probe probe_##id;
+#include "../probes/list.h"
+#undef PROBE
+
+extern const struct probe *const probes[]; /* in causal order, closed by NULL */
+const struct probe *probe_by_name(const char *name);
+size_t probe_count(void);
+/* The name of a slot for messages and --only: "endpoint". */
+
+/* ---- what a run may ask of its surroundings ---- */
+
+unsigned run_slot(const struct run *r);
+usec_t run_now(const struct run *r);    /* CLOCK_BOOTTIME at this wake-up */
+usec_t run_uptime(const struct run *r); /* of the node: DIR's own with --root */
+bool run_once(const struct run *r);     /* a `check`, not the daemon: no budget to save */
+void *run_state(struct run *r);
+void *run_memory(struct run *r);
+const struct node *run_node(const struct run *r);
+struct node *run_learn(struct run *r); /* to write what was learnt of the node */
+const char *run_env(const struct run *r, const char *name); /* NULL when unset or empty */
+const struct files *run_files(const struct run *r);
+bool run_woken(const struct run *r); /* by a file, netlink, not by its interval */
+
+/* Adds an observation at this moment: a blank one to fill, or NULL when there is no room (the fill
+ * helpers take NULL). took counts from the run's start until set otherwise. */
+struct observation *run_observe(struct run *r, enum layer layer, const char *aspect,
+                                const char *subject, enum outcome outcome, int code);
+/* Ends the run: every call of it is cancelled, its observations go to the ledger. r is gone. */
+void run_end(struct run *r);
+
+/* ---- instruments, each call owned by the run and released with it ---- */
+
+typedef void (*run_http_t)(struct run *r, const struct http_reply *reply, uintptr_t tag);
+typedef void (*run_imds_t)(struct run *r, const struct imds_reply *reply, uintptr_t tag);
+typedef void (*run_dns_t)(struct run *r, const struct dns_reply *reply, uintptr_t tag);
+typedef void (*run_hop_t)(struct run *r, const struct hop_reply *reply, uintptr_t tag);
+typedef void (*run_timer_t)(struct run *r, uintptr_t tag);
+
+int run_http(struct run *r, const struct http_request *rq, run_http_t done, uintptr_t tag);
+int run_imds(struct run *r, const char *path, size_t body_max, bool spare, run_imds_t done,
+             uintptr_t tag);
+bool run_imds_endpoint(const struct run *r, int family, struct address *ret, uint16_t *ret_port);
+int run_dns(struct run *r, const struct address *server, const char *name, enum dns_type type,
+            usec_t timeout, run_dns_t done, uintptr_t tag);
+int run_hop(struct run *r, const struct address *server, uint16_t port, usec_t timeout,
+            run_hop_t done, uintptr_t tag);
+int run_timer(struct run *r, usec_t after, run_timer_t done, uintptr_t tag);
+/* The kernel's links, addresses, rules, routes; at most max_age old while nothing changed. */
+int run_net(struct run *r, usec_t max_age, const struct net **ret);
+/* Tells a local block from a silent far side without privilege (facts/lab.md section 9): sends one
+ * empty datagram. Returns 0 when it left this node, else the positive errno that stopped it. */
+int run_local_block(struct run *r, const struct address *to, uint16_t port);
+/* file_read() whose buffer is freed with the run. */
+int run_read(struct run *r, const char *path, size_t max, const char **ret, size_t *ret_len);
