@@ -78,7 +78,7 @@ for shell in sh dash bash 'busybox sh'; do
 	file '0\nno problem\n99999999999999999999999\n' && try 'a time beyond any number' 2 '*malformed*'
 	file '0\nno problem\n0999\n' && try 'a leading zero' 2 '*malformed*'
 	# shellcheck disable=SC2016
-	file '1\nQuoted: $(reboot) `id` * "x" \\\\\n1090\n' && try 'nothing is expanded' 1 'Quoted: $(reboot) `id` \* "x" \\'
+	file '1\nQuoted: $(reboot) `id` * "x"\n1090\n' && try 'nothing is expanded' 1 'Quoted: $(reboot) `id` [*] "x"'
 	head -c 5000000 /dev/urandom >"$f" && try 'binary' 2 '*'
 	rm -f "$f" && truncate -s 100000000 "$f" && try 'huge and without a newline' 2 '*'
 	{ printf '0\nno problem\n1090\n' && yes; } 2>/dev/null | head -c 5000000 >"$f"
