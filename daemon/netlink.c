@@ -44,8 +44,8 @@ struct net_builder {
 	int error; /* the kernel's answer to the request */
 };
 
-/* What has to be dumped again. Links are the dearest by far, but the one kind whose messages tell
- * all: a change of them is taken over from the message. */
+/* What has to be dumped again. Links are the dearest by far, but their messages say all that a dump
+ * does (but for the parent of a veth whose peer is yet to be made): a change is taken over. */
 enum { STALE_LINKS = 1, STALE_ADDRS = 2, STALE_RULES = 4, STALE_ROUTES = 8, STALE_ALL = 15 };
 
 struct netlink {
@@ -372,6 +372,13 @@ static int take_message(struct net_builder *b, const struct nlmsghdr *m)
 	}
 }
 
+/* libmnl's own mnl_nlmsg_ok() takes a length above INT_MAX for a negative one, and for good. */
+static bool is_whole(const struct nlmsghdr *m, int left)
+{
+	return left >= (int) sizeof(*m) && m->nlmsg_len >= sizeof(*m) &&
+	       m->nlmsg_len <= (uint32_t) left;
+}
+
 int net_builder_parse(struct net_builder *b, const void *buf, size_t len)
 {
 	const struct nlmsghdr *m = buf;
@@ -381,7 +388,7 @@ int net_builder_parse(struct net_builder *b, const void *buf, size_t len)
 		return -EINVAL;
 	left = (int) len;
 	/* libmnl's mnl_cb_run() would stop at the first interrupted message, so walk by hand. */
-	while (!b->done && mnl_nlmsg_ok(m, left)) {
+	while (!b->done && is_whole(m, left)) {
 		if (b->seq == 0 || m->nlmsg_seq == b->seq) {
 			r = take_message(b, m);
 			if (r < 0)
@@ -644,7 +651,7 @@ static bool drain(struct netlink *n)
 			n->stale = STALE_ALL;
 			continue;
 		}
-		for (; mnl_nlmsg_ok(m, left); m = mnl_nlmsg_next(m, &left))
+		for (; is_whole(m, left); m = mnl_nlmsg_next(m, &left))
 			take_change(n, m);
 	}
 	n->stale = STALE_ALL; /* more than it is worth to follow one by one */
