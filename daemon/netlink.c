@@ -372,11 +372,12 @@ static int take_message(struct net_builder *b, const struct nlmsghdr *m)
 	}
 }
 
-/* libmnl's own mnl_nlmsg_ok() takes a length above INT_MAX for a negative one, and for good. */
+/* libmnl's own mnl_nlmsg_ok() takes a length above INT_MAX for a negative one, and for good; and
+ * its attribute walk reaches up to the aligned end. */
 static bool is_whole(const struct nlmsghdr *m, int left)
 {
 	return left >= (int) sizeof(*m) && m->nlmsg_len >= sizeof(*m) &&
-	       m->nlmsg_len <= (uint32_t) left;
+	       m->nlmsg_len <= (uint32_t) left && MNL_ALIGN(m->nlmsg_len) <= (uint32_t) left;
 }
 
 int net_builder_parse(struct net_builder *b, const void *buf, size_t len)
