@@ -226,7 +226,7 @@ class Tree:
                 "unix:///run/containerd/containerd.sock",
             "evictionHard": {"memory.available": "100Mi", "nodefs.available": "10%",
                              "nodefs.inodesFree": "5%"},
-            "maxPods": w.max_pods, "providerID": "aws:///%s/%s" % (w.zone, w.instance_id),
+            "maxPods": w.max_pods, "providerID": "aws:///%s/%s" % (w.az, w.instance_id),
             "readOnlyPort": 0, "serverTLSBootstrap": True,
         }
         if w.stub:

@@ -123,7 +123,7 @@ class World:
                  imds_v6=False, max_pods=None, containerd="v3", al2=False, cards=1, efa_only=()):
         """stub: None, "alive" or "dead": resolv.conf names 127.0.0.53. cards: one more ENI on each
         card from 1 on, those in efa_only without a netdev. ipv6: an IPv6 cluster."""
-        self.instance_type, self.region, self.zone = instance_type, region, region + "a"
+        self.instance_type, self.region, self.az = instance_type, region, region + "a"
         self.partition, self.domain = "aws", "amazonaws.com"
         if region.startswith("cn-"):
             self.partition, self.domain = "aws-cn", "amazonaws.com.cn"
@@ -374,7 +374,7 @@ class World:
             m + "instance-id": self.instance_id, m + "instance-type": self.instance_type,
             m + "instance-life-cycle": "on-demand", m + "instance-action": "none",
             m + "local-ipv4": p.ipv4, m + "mac": p.mac, m + "profile": "default-hvm",
-            m + "placement/region": self.region, m + "placement/availability-zone": self.zone,
+            m + "placement/region": self.region, m + "placement/availability-zone": self.az,
             m + "placement/availability-zone-id": "usw2-az1",
             m + "services/domain": self.domain, m + "services/partition": self.partition,
             m + "security-groups": "world-node", m + "reservation-id": "r-0fedcba9876543210",
@@ -392,7 +392,7 @@ class World:
                 indent=2),
             "dynamic/instance-identity/document": lambda: json.dumps({
                 "accountId": self.account, "architecture": "x86_64",
-                "availabilityZone": self.zone, "billingProducts": None,
+                "availabilityZone": self.az, "billingProducts": None,
                 "devpayProductCodes": None, "marketplaceProductCodes": None,
                 "imageId": self.ami_id, "instanceId": self.instance_id,
                 "instanceType": self.instance_type, "kernelId": None,
@@ -773,6 +773,7 @@ class World:
         def undo():
             back()
             silent()
+            self.aws.ip(["addr del %s/32 dev br0" % dead])
 
         return undo
 
@@ -995,6 +996,14 @@ class World:
             self.node.ip(lines)
 
         return back
+
+    def can_vlan(self):
+        """Whether this kernel makes vlan links at all."""
+        try:
+            self.node.ip(["link add link lo name probe7 type vlan id 7", "link del probe7"])
+            return True
+        except RuntimeError:
+            return False
 
     @fault
     def vlan_on_trunk(self, i=0, vlan=7):
