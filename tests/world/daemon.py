@@ -61,7 +61,7 @@ class Daemon:
         self._notify.bind(base + "/notify")
         os.chmod(base + "/notify", 0o666)
         self._log = base + "/stderr"
-        world.tree.uptime(world.uptime())
+        self._ticked = 0.0
         script = "\n".join([
             "set -e", "mount --make-rprivate /", "mount -t tmpfs -o mode=755 tmpfs /run",
             "mkdir -p /run/systemd/journal", 'mount --bind "$1" /run/systemd/journal', "shift",
@@ -83,6 +83,10 @@ class Daemon:
 
     def poll(self, timeout=0.0):
         """Takes in what has come; waits at most timeout for something to come."""
+        if time.monotonic() - self._ticked > 0.5:
+            # The tree is DIR of --root and has its own uptime: it has to go on as a real one does.
+            self._ticked = time.monotonic()
+            self.world.tree.uptime(self.world.uptime())
         ready, _, _ = select.select([self._journal, self._notify], [], [], timeout)
         while ready:
             for s in ready:
@@ -116,6 +120,10 @@ class Daemon:
             return self.world.tree.read("run/nodewhy/conditions/" + kind).decode().split("\n")
         except FileNotFoundError:
             return None
+
+    def inside(self, *argv):
+        """Runs argv in the daemon's own mount namespace, as to heal what `mounts` broke."""
+        subprocess.run(["nsenter", "--mount", "-t", str(self.process.pid), "--", *argv], check=True)
 
     # ---- waiting: short polls, never longer than the thing waited for ----
 

@@ -325,7 +325,7 @@ def test_imds_faults():
             "meta-data/placement/region", "meta-data/network/interfaces/macs/")],
             [404, 404, 404, 200])
         during(w, "imds_404_optional", lambda: [status(here(w, get, "/latest/meta-data/" + x)) for x in (
-            "instance-id", "services/domain", "iam/info")], [200, 404, 404])
+            "instance-id", "services/domain", "instance-life-cycle")], [200, 404, 404])
         during(w, "imds_5xx", lambda: (put(), read()), (200, 503))
         during(w, "imds_5xx", read, 500, 500)
         during(w, "imds_token_5xx", put, 503)

@@ -579,8 +579,8 @@ class World:
 
     @fault
     def imds_404_optional(self):
-        """What a sound instance may lack answers 404: services/, placement ids, lifecycle, profile."""
-        return self._set(self.imds, absent=(r"meta-data/services.*", r"meta-data/iam.*",
+        """What a sound instance may lack answers 404: services/, the zone id, the life cycle."""
+        return self._set(self.imds, absent=(r"meta-data/services.*",
                                             r"meta-data/placement/availability-zone-id",
                                             r"meta-data/instance-life-cycle"))
 
