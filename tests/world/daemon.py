@@ -51,7 +51,8 @@ class Daemon:
         daemon's private mount namespace ($ROOT is the tree)."""
         self.world = world
         self.journal, self.notified = [], []
-        base = "%s/daemon-%d" % (world.dir, len(world.daemons))
+        world.n_daemons += 1
+        base = "%s/daemon-%d" % (world.dir, world.n_daemons)
         os.makedirs(base + "/journal")
         self._journal = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._journal.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)

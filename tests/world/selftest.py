@@ -509,6 +509,65 @@ def test_file_faults():
         tap.ok(20 <= float(w.tree.read("proc/uptime").split()[0]) < 21, "set_uptime()")
 
 
+STAND_IN = r"""#!/usr/bin/env python3
+# Says what a daemon says, so that the harness can be looked at without one.
+import array, os, signal, socket, struct, sys, time
+assert sys.argv[1:3] == ["run", "--root"], sys.argv
+root = sys.argv[3]
+n = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+n.connect(os.environ["NOTIFY_SOCKET"])
+j = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+j.connect("/run/systemd/journal/socket")
+def stop(*a):
+    n.send(b"STOPPING=1")
+    sys.exit(7)
+signal.signal(signal.SIGTERM, stop)
+j.send(b"MESSAGE=small\nPRIORITY=6\n")
+j.send(b"MESSAGE\n" + struct.pack("<Q", 9) + b"two\nlines\nPRIORITY=5\n")
+fd = os.memfd_create("entry", os.MFD_ALLOW_SEALING)
+os.write(fd, b"MESSAGE=" + b"x" * 300000 + b"\n")
+j.sendmsg([], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))])
+with open(root + "/run/nodewhy/status.json", "w") as f:
+    f.write('{"verdict": {"state": "healthy", "root": null}}')
+n.send(b"READY=1\nSTATUS=watchdog %s" % os.environ["WATCHDOG_USEC"].encode())
+while True:
+    time.sleep(60)
+"""
+
+
+def test_daemon_harness():
+    with World() as w:
+        path = w.dir + "/stand-in"
+        with open(path, "w") as f:
+            f.write(STAND_IN)
+        os.chmod(path, 0o755)
+        w.binary = lambda: path
+        d = w.daemon(watchdog=3)
+        d.wait_notified("READY=1", timeout=5)
+        tap.ok(any(x == "STATUS=watchdog 3000000" for _, x in d.notified), "notify socket, watchdog",
+               d.notified)
+        tap.ok(d.wait_state("healthy", timeout=2), "status.json is waited for")
+        d.wait_journal("a large entry", timeout=2, MESSAGE="x" * 300000)
+        tap.equal([e["MESSAGE"][:9] for e in d.journal], ["small", "two\nlines", "x" * 9],
+                  "journal: a line, a binary field, a memfd")
+        tap.equal(d.journal[1]["PRIORITY"], "5", "journal: the field after a binary one")
+        try:
+            d.wait_root("Nothing", timeout=0.05)
+            tap.ok(False, "a wait ends")
+        except TimeoutError as e:
+            tap.ok("root Nothing" in str(e) and "healthy" in str(e), "a wait that fails says what was")
+        before = w.tree.read("proc/uptime")
+        d._ticked = 0.0
+        d.poll()
+        tap.ok(w.tree.read("proc/uptime") != before, "the tree's uptime goes on")
+        tap.equal(d.stop(), 7, "stop() gives the exit status")
+        tap.ok(any(x == "STOPPING=1" for _, x in d.notified), "what was said last is not lost")
+        d = w.daemon(watchdog=3)
+        pid = d.process.pid
+        d.wait_notified("READY=1", timeout=5)
+    tap.ok(not net.alive(pid), "a daemon ends with its world")
+
+
 def test_journal_parser():
     good = b"MESSAGE=hello\nPRIORITY=3\nBLOB\n" + struct.pack("<Q", 5) + b"a\nb=c\n"
     tap.equal(parse_native(good), [("MESSAGE", b"hello"), ("PRIORITY", b"3"), ("BLOB", b"a\nb=c")],

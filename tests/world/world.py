@@ -157,7 +157,7 @@ class World:
         self._undo = []
         self._closed = True
         self.node = self.aws = self.servers = None
-        self.daemons = []
+        self.daemons, self.n_daemons = [], 0
         self._table = itertools.count()
 
     def _make_enis(self, n, cards, efa_only, pods):
