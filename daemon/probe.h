@@ -39,8 +39,10 @@ struct probe {
 	const char *watch[PROBE_WATCH_MAX]; /* files or directories whose change wakes it */
 	bool on_net;      /* a link, address, rule or route that changes wakes it */
 	bool leaves_node; /* sends packets that leave the node: has a switch of its own */
-	bool needs_ec2;   /* skipped where the host is known not to be EC2 */
-	usec_t grace;     /* while the node is up for less, what it finds is "starting" */
+	bool spread; /* its first look waits for its own place in the interval too: thousands share
+	                what it looks at */
+	bool needs_ec2; /* skipped where the host is known not to be EC2 */
+	usec_t grace;   /* while the node is up for less, what it finds is "starting" */
 	int (*start)(struct run *r); /* 0, or a negative errno: the run ends as UNKNOWN */
 	/* Pure. CODE_NONE: nothing wrong, or nothing known (OK, SKIPPED, UNKNOWN always are). */
 	enum code (*judge)(const struct observation *o, struct words *ret);
@@ -54,7 +56,6 @@ struct probe {
 extern const struct probe *const probes[]; /* in causal order, closed by NULL */
 const struct probe *probe_by_name(const char *name);
 size_t probe_count(void);
-/* The name of a slot for messages and --only: "endpoint". */
 
 /* ---- what a run may ask of its surroundings ---- */
 

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+/* The only place that asks the kernel what time it is. */
+
+#include "util.h"
+
+enum { CLOCK_TEXT_MAX = 32 };
+
+usec_t clock_boottime(void); /* CLOCK_BOOTTIME: runs on through a suspend; for intervals */
+usec_t clock_realtime(void); /* wall time since the epoch; for people */
+usec_t clock_cpu(void);      /* processor time of this process */
+
+/* RFC 3339 in UTC with milliseconds. Pure. */
+const char *clock_format(usec_t realtime, char dst[static CLOCK_TEXT_MAX]);
+/* Reads clock_format() back, with or without the fraction. -EINVAL. Pure. */
+int clock_parse(const char *s, usec_t *ret);

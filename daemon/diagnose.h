@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+/* Facts in, findings and one root out. Pure. */
+
+#include "ledger.h"
+
+enum { FINDINGS_MAX = 48 };
+
+enum state { STATE_HEALTHY, STATE_STARTING, STATE_DEGRADED, STATE_BROKEN, STATE_BLIND, _STATE_MAX };
+enum stage { STAGE_BOOTING, STAGE_BOOTSTRAPPING, STAGE_JOINING, STAGE_NETWORKING, STAGE_READY };
+
+struct finding {
+	enum code code;
+	char subject[SUBJECT_MAX]; /* several alike: a list in the order of their table, or "all" */
+	char summary[SUMMARY_MAX];
+	char remedy[REMEDY_MAX];
+	int because; /* index of the finding that explains this one; -1: a root */
+	usec_t since, last_seen;
+	uint32_t seen;
+	struct evidence evidence[EVIDENCE_MAX];
+	uint8_t n_evidence;
+};
+
+enum condition_status { CONDITION_FALSE, CONDITION_TRUE, CONDITION_UNKNOWN };
+
+struct condition_state {
+	enum condition_status status;
+	int finding; /* the one that makes it true, or -1 */
+};
+
+struct verdict {
+	enum state state;
+	enum stage stage;
+	int root; /* index of a finding, or -1 */
+};
+
+/* One look at everything: a plain value. */
+struct report {
+	usec_t at, uptime; /* CLOCK_BOOTTIME; of the node */
+	struct node node;
+	size_t n_observations, n_findings;
+	struct observation observations[LEDGER_MAX];
+	struct finding findings[FINDINGS_MAX]; /* roots first, worst first, then in causal order */
+	struct condition_state conditions[_CONDITION_MAX];
+	struct verdict verdict;
+};
+
+/* For each layer the earlier layers whose causes can explain its findings. Complete by itself: it
+ * is not followed from row to row. */
+extern const uint32_t needs[_LAYER_MAX];
+
+struct diagnose_input {
+	const struct node *node;
+	usec_t now, uptime;
+	bool complete; /* every probe has looked at least once */
+};
+
+/* Writes the findings, conditions and the verdict of n <= LEDGER_MAX facts, which come in the order
+ * of probes/list.h: same facts in, same bytes out. */
+void diagnose(const struct fact *const *facts, size_t n, const struct diagnose_input *in,
+              struct report *ret);
+
+const char *state_name(enum state s);
+int state_from_name(const char *s);
+const char *stage_name(enum stage s);
+/* Fills {instance_id} and the like in a remedy; what is not known stays as "<instance-id>". */
+void remedy_fill(const char *remedy, const struct node *node, const char *subject, char *ret,
+                 size_t size);

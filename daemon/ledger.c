@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ledger.h"
+#include "schedule.h"
+
+/* Two codes that take turns on one subject are a fault all the same: so many bad looks of whatever
+ * code raise the latest. */
+enum { MIXED_CONFIRM = 2 };
+
+static enum code judge(const struct probe *p, const struct observation *o, struct words *w)
+{
+	enum code code;
+
+	w->summary[0] = 0;
+	if (o->outcome == OUTCOME_OK || o->outcome == OUTCOME_SKIPPED ||
+	    o->outcome == OUTCOME_UNKNOWN)
+		return CODE_NONE;
+	code = p->judge(o, w);
+	if (code != CODE_NONE && !w->summary[0])
+		(void) text_format(w->summary, sizeof(w->summary), "%s", o->detail);
+	return code;
+}
+
+static struct ledger_entry *find(struct ledger *l, const struct probe *p, unsigned slot,
+                                 const struct observation *o)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		struct ledger_entry *e = &l->entries[i];
+
+		if (e->probe == p && e->slot == slot &&
+		    strcmp(e->fact.latest.aspect, o->aspect) == 0 &&
+		    strcmp(e->fact.latest.subject, o->subject) == 0 &&
+		    e->fact.latest.layer == o->layer)
+			return e;
+	}
+	return NULL;
+}
+
+static void clear(struct fact *f)
+{
+	f->code = CODE_NONE;
+	f->seen = 0;
+	f->since = f->last_seen = 0;
+	f->summary[0] = 0;
+}
+
+static bool note_good(struct ledger_entry *e)
+{
+	e->good++;
+	e->bad = e->streak = 0;
+	e->streak_code = CODE_NONE;
+	e->fact.pending = CODE_NONE;
+	e->fact.graced = false;
+	if (e->fact.code == CODE_NONE)
+		return false;
+	if (e->good < CLEAR_AFTER)
+		return true;
+	clear(&e->fact);
+	return false;
+}
+
+static bool note_bad(struct ledger_entry *e, enum code code, const struct words *w,
+                     unsigned confirm, usec_t uptime)
+{
+	struct fact *f = &e->fact;
+	const struct observation *o = &f->latest;
+	bool sure;
+
+	if (code != e->streak_code) {
+		e->streak = 0;
+		e->streak_code = code;
+		if (e->bad == 0)
+			e->streak_since = o->at;
+	}
+	e->good = 0;
+	e->bad++;
+	e->streak++;
+	f->graced = uptime < e->probe->grace;
+	sure = e->streak >= confirm || e->bad >= confirm * MIXED_CONFIRM;
+	if (code != f->code && (!sure || f->graced)) {
+		f->pending = code;
+		return !sure;
+	}
+	if (code != f->code) {
+		clear(f);
+		f->code = code;
+		f->since = e->streak_since;
+		f->seen = e->bad - 1;
+	}
+	f->pending = CODE_NONE;
+	f->graced = false;
+	f->bad = *o;
+	(void) text_format(f->summary, sizeof(f->summary), "%s", w->summary);
+	f->last_seen = o->at;
+	f->seen++;
+	return false;
+}
+
+static bool put_one(struct ledger *l, const struct probe *p, unsigned slot,
+                    const struct observation *o, unsigned confirm, usec_t uptime)
+{
+	struct ledger_entry *e = find(l, p, slot, o);
+	struct words w;
+	enum code code = judge(p, o, &w);
+
+	if (!e) {
+		if (l->n == LEDGER_MAX)
+			return false;
+		e = &l->entries[l->n++];
+		*e = (struct ledger_entry){.probe = p, .slot = slot};
+	}
+	e->fact.latest = *o;
+	return code == CODE_NONE ? note_good(e) : note_bad(e, code, &w, confirm, uptime);
+}
+
+static bool seen_again(const struct ledger_entry *e, const struct observation *seen, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(e->fact.latest.aspect, seen[i].aspect) == 0 &&
+		    strcmp(e->fact.latest.subject, seen[i].subject) == 0 &&
+		    e->fact.latest.layer == seen[i].layer)
+			return true;
+	return false;
+}
+
+bool ledger_put(struct ledger *l, const struct probe *p, unsigned slot,
+                const struct observation *seen, size_t n, bool whole, unsigned confirm,
+                usec_t uptime)
+{
+	bool unsure = false;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < l->n; i++) {
+		struct ledger_entry *e = &l->entries[i];
+
+		if (whole && e->probe == p && e->slot == slot && !seen_again(e, seen, n))
+			continue;
+		if (kept != i)
+			l->entries[kept] = *e;
+		kept++;
+	}
+	l->n = kept;
+	for (size_t i = 0; i < n; i++)
+		unsure |= put_one(l, p, slot, &seen[i], confirm, uptime);
+	return unsure;
+}
+
+void fact_from_observation(struct fact *ret, const struct probe *p, const struct observation *o)
+{
+	struct words w;
+
+	*ret = (struct fact){
+		.latest = *o, .bad = *o, .since = o->at, .last_seen = o->at, .seen = 1};
+	ret->code = judge(p, o, &w);
+	if (ret->code == CODE_NONE)
+		clear(ret);
+	(void) text_format(ret->summary, sizeof(ret->summary), "%s", w.summary);
+}

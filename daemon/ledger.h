@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+/* The latest observation of everything that is looked at, and how often in a row it was good or
+ * bad: hysteresis lives here and nowhere else. Pure but for its own memory. */
+
+#include "probe.h"
+
+enum { LEDGER_MAX = 96 };
+
+/* What the diagnosis is made from. */
+struct fact {
+	struct observation latest; /* the last look */
+	struct observation bad;    /* the look that decided; only with a code */
+	enum code code;            /* raised: confirmed by enough looks; else CODE_NONE */
+	char summary[SUMMARY_MAX];
+	usec_t since, last_seen; /* CLOCK_BOOTTIME of the first and the last look of this streak */
+	uint32_t seen;           /* looks that found it */
+	enum code pending;       /* found, but not often enough yet, or still within the grace */
+	bool graced;             /* pending only because the node has just booted */
+};
+
+struct ledger_entry {
+	const struct probe *probe;
+	unsigned slot;
+	struct fact fact;
+	enum code streak_code;
+	unsigned streak, bad, good; /* looks in a row: of this very code, of any code, of none */
+	usec_t streak_since;
+};
+
+struct ledger {
+	size_t n;
+	struct ledger_entry entries[LEDGER_MAX];
+};
+
+/* Takes in everything that one run of a slot saw; what that slot saw before and this run did not
+ * see again is gone. confirm: looks in a row that make a finding. uptime is the node's, for the
+ * grace. Returns true while a state is about to change, so that the slot should look again soon. */
+bool ledger_put(struct ledger *l, const struct probe *p, unsigned slot,
+                const struct observation *seen, size_t n, bool whole, unsigned confirm,
+                usec_t uptime);
+/* A finding for an observation alone, as replay needs it. */
+void fact_from_observation(struct fact *ret, const struct probe *p, const struct observation *o);

@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verbs. The only place that ends the process. */
+#include <ares.h>
+#include <curl/curl.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <locale.h>
+#include <sys/prctl.h>
+#include <sysexits.h>
+
+#include "clock.h"
+#include "manager.h"
+#include "report-text.h"
+#include "sink.h"
+#include "version.h"
+
+struct options {
+	bool json, no_color, help;
+	const char *root, *config, *only;
+	usec_t timeout;
+	int argc; /* what is left after the options */
+	char **argv;
+};
+
+struct verb {
+	const char *name, *arguments, *what;
+	int (*run)(const struct options *o);
+	int min_args, max_args;
+};
+
+static int fail(int code, const char *format, ...) _printf_(2, 3);
+static int fail(int code, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	(void) fputs("nodewhy: ", stderr);
+	(void) vfprintf(stderr, format, ap);
+	(void) fputc('\n', stderr);
+	va_end(ap);
+	return code;
+}
+
+static void on_config_warning(const char *message, void *userdata)
+{
+	log_message(userdata, LOG_WARNING, "%s", message);
+}
+
+/* Exit code of a verdict: CONTRACT.md section 1. */
+static int exit_code(const char *state)
+{
+	switch (state_from_name(state)) {
+	case STATE_HEALTHY:
+	case STATE_STARTING:
+		return 0;
+	case STATE_DEGRADED:
+		return 1;
+	case STATE_BROKEN:
+		return 2;
+	default:
+		return 3;
+	}
+}
+
+static const char *state_of(const json_t *status)
+{
+	const char *s =
+		json_string_value(json_object_get(json_object_get(status, "verdict"), "state"));
+
+	return s ? s : "";
+}
+
+static int show(const json_t *status, const struct options *o)
+{
+	struct text_options text = {.color = !o->no_color && !getenv("NO_COLOR") &&
+	                                     isatty(STDOUT_FILENO),
+	                            .now = clock_realtime()};
+
+	if (o->json) {
+		if (json_dumpf(status, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) < 0)
+			return fail(EX_SOFTWARE, "cannot write: %s", strerror(errno));
+		(void) fputc('\n', stdout);
+	} else {
+		report_text(stdout, status, &text);
+	}
+	if (fflush(stdout) != 0 || ferror(stdout))
+		return fail(EX_SOFTWARE, "cannot write: %s", strerror(errno));
+	return exit_code(state_of(status));
+}
+
+static int make_manager(struct manager **ret, const struct options *o, enum schedule_mode mode,
+                        struct config *config, const struct log *log)
+{
+	struct manager_options mo = {.mode = mode,
+	                             .root = o->root,
+	                             .only = o->only,
+	                             .timeout = o->timeout,
+	                             .config = config,
+	                             .log = log};
+	char error[256];
+	int r;
+
+	config_init(config);
+	r = config_load(config, o->config, on_config_warning, (void *) log);
+	if (r < 0)
+		return fail(EX_USAGE, "cannot read %s: %s", o->config, strerror(-r));
+	/* what a probe holds for a moment (a token) must not end in a core file */
+	(void) prctl(PR_SET_DUMPABLE, 0);
+	if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0 ||
+	    ares_library_init(ARES_LIB_INIT_ALL) != ARES_SUCCESS)
+		return fail(EX_SOFTWARE, "cannot start libcurl or c-ares");
+	r = manager_new(ret, &mo, error, sizeof(error));
+	if (r < 0)
+		return fail(r == -EINVAL || r == -ENOENT || r == -ENOTDIR ? EX_USAGE : EX_SOFTWARE,
+		            "%s", error);
+	return 0;
+}
+
+static int verb_run(const struct options *o)
+{
+	/* under systemd standard error is the journal already, but without our fields */
+	struct log log = {.journal = getenv("JOURNAL_STREAM") != NULL};
+	struct manager *m = NULL;
+	struct config config;
+	int r;
+
+	r = make_manager(&m, o, SCHEDULE_DAEMON, &config, &log);
+	if (r)
+		return r;
+	r = manager_loop(m);
+	manager_free(m);
+	return r < 0 ? fail(EX_SOFTWARE, "the event loop failed: %s", strerror(-r)) : 0;
+}
+
+static int verb_check(const struct options *o)
+{
+	const struct log log = {.journal = false};
+	struct report_meta meta;
+	struct manager *m = NULL;
+	struct config config;
+	const struct report *report;
+	json_t *j;
+	int r;
+
+	r = make_manager(&m, o, SCHEDULE_CHECK, &config, &log);
+	if (r)
+		return r;
+	r = manager_loop(m);
+	if (r < 0) {
+		manager_free(m);
+		return fail(EX_SOFTWARE, "the event loop failed: %s", strerror(-r));
+	}
+	report = manager_report(m, &meta);
+	j = report_to_json(report, &meta);
+	manager_free(m);
+	if (!j)
+		return fail(EX_SOFTWARE, "out of memory");
+	r = show(j, o);
+	json_decref(j);
+	return r;
+}
+
+/* ---- reading what the daemon wrote ---- */
+
+/* 0 and a document of our schema, or an exit code (3) after saying why not. */
+static int load_status(const struct options *o, struct files **ret_files, json_t **ret)
+{
+	_cleanup_(freep) char *text = NULL;
+	json_error_t error;
+	const char *schema;
+	size_t len;
+	json_t *j;
+	int r;
+
+	r = files_new(ret_files, o->root);
+	if (r < 0)
+		return fail(EX_USAGE, "cannot open %s: %s", o->root, strerror(-r));
+	r = file_read(*ret_files, "/run/nodewhy/status.json", STATUS_FILE_MAX, &text, &len);
+	if (r == -ENOENT)
+		return fail(3, "no status file: is the daemon running? (systemctl status nodewhy; "
+		               "nodewhy check looks without it)");
+	if (r < 0)
+		return fail(3, "cannot read /run/nodewhy/status.json: %s", strerror(-r));
+	j = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
+	schema = json_string_value(json_object_get(j, "schema"));
+	if (!schema || strcmp(schema, STATUS_SCHEMA) != 0) {
+		json_decref(j);
+		return fail(3, "/run/nodewhy/status.json is not a status file%s%s", j ? "" : ": ",
+		            j ? "" : error.text);
+	}
+	*ret = j;
+	return 0;
+}
+
+/* Whether the status may still be believed; else why not, in ret_why. */
+static bool is_fresh(const struct files *f, const json_t *status, char *ret_why, size_t size)
+{
+	const char *boot = json_string_value(json_object_get(status, "boot_id"));
+	double written = json_number_value(json_object_get(status, "uptime_s"));
+	double valid = json_number_value(json_object_get(status, "valid_for_s"));
+	char now_boot[64];
+	usec_t uptime;
+
+	if (node_uptime(f, &uptime) < 0 || node_boot_id(f, now_boot, sizeof(now_boot)) < 0) {
+		(void) text_format(ret_why, size, "cannot tell how old it is");
+		return false;
+	}
+	if (!boot || strcmp(boot, now_boot) != 0) {
+		(void) text_format(ret_why, size, "it is of an earlier boot");
+		return false;
+	}
+	if ((double) uptime / 1e6 > written + valid || (double) uptime / 1e6 + 5 < written) {
+		(void) text_format(ret_why, size,
+		                   "it was written %.0f s ago and is valid for %.0f s",
+		                   (double) uptime / 1e6 - written, valid);
+		return false;
+	}
+	return true;
+}
+
+static int verb_status(const struct options *o)
+{
+	struct files *f = NULL;
+	json_t *j = NULL;
+	char why[128];
+	int r;
+
+	r = load_status(o, &f, &j);
+	if (r == 0 && !is_fresh(f, j, why, sizeof(why))) {
+		(void) fail(3, "the status is stale: %s; is the daemon running?", why);
+		(void) show(j, o);
+		r = 3;
+	} else if (r == 0) {
+		r = show(j, o);
+	}
+	json_decref(j);
+	files_free(f);
+	return r;
+}
+
+static const json_t *condition_of(const json_t *status, const char *type)
+{
+	const json_t *c;
+	size_t i;
+
+	json_array_foreach (json_object_get(status, "conditions"), i, c) {
+		const char *s = json_string_value(json_object_get(c, "type"));
+
+		if (s && strcmp(s, type) == 0)
+			return c;
+	}
+	return NULL;
+}
+
+/* node-problem-detector's protocol: a line of at most 80 bytes, exit 0 no problem, 1 problem, 2
+ * cannot tell. */
+static int say_condition(int code, const char *reason, const char *message)
+{
+	char raw[SUMMARY_MAX + 64], line[81];
+
+	(void) text_format(raw, sizeof(raw), "%s%s%s", code == 1 ? reason : "",
+	                   code == 1 ? ": " : "", message);
+	(void) text_ascii(line, sizeof(line), raw);
+	(void) puts(line);
+	return code;
+}
+
+static int verb_condition(const struct options *o)
+{
+	const char *type = o->argv[0], *status, *reason, *message;
+	struct files *f = NULL;
+	const json_t *c;
+	json_t *j = NULL;
+	char why[128];
+	int r;
+
+	if (condition_from_name(type) < 0)
+		return fail(EX_USAGE, "there is no condition %s", type);
+	if (load_status(o, &f, &j) != 0) {
+		r = say_condition(2, "", "nodewhy: no status file");
+	} else if (!is_fresh(f, j, why, sizeof(why))) {
+		r = say_condition(2, "", "nodewhy: the status is stale");
+	} else {
+		c = condition_of(j, type);
+		status = json_string_value(json_object_get(c, "status"));
+		reason = json_string_value(json_object_get(c, "reason"));
+		message = json_string_value(json_object_get(c, "message"));
+		if (!status || !reason || !message)
+			r = say_condition(2, "",
+			                  "nodewhy: the status does not hold this condition");
+		else
+			r = say_condition(strcmp(status, "True") == 0    ? 1
+			                  : strcmp(status, "False") == 0 ? 0
+			                                                 : 2,
+			                  reason, message);
+	}
+	json_decref(j);
+	files_free(f);
+	return r;
+}
+
+/* ---- diagnosing again ---- */
+
+static int diagnose_again(const json_t *in, json_t **ret, char *ret_error, size_t error_size)
+{
+	_cleanup_(freep) struct observation *seen = calloc(LEDGER_MAX, sizeof(*seen));
+	_cleanup_(freep) struct fact *facts = calloc(LEDGER_MAX, sizeof(*facts));
+	_cleanup_(freep) struct report *report = calloc(1, sizeof(*report));
+	const struct fact *order[LEDGER_MAX];
+	struct report_meta meta = {.seq = 1};
+	struct diagnose_input di = {.complete = true};
+	size_t n = 0, placed = 0;
+	struct node node;
+	const char *text;
+	usec_t uptime;
+	int r;
+
+	if (!seen || !facts || !report)
+		return -ENOMEM;
+	r = report_observations_from_json(in, seen, LEDGER_MAX, &n, &node, &uptime, ret_error,
+	                                  error_size);
+	if (r < 0)
+		return r;
+	for (const struct probe *const *p = probes; *p; p++)
+		for (size_t i = 0; i < n; i++)
+			if (strcmp(seen[i].probe, (*p)->name) == 0) {
+				fact_from_observation(&facts[placed], *p, &seen[i]);
+				facts[placed].graced = false;
+				order[placed] = &facts[placed];
+				placed++;
+			}
+	di.node = &node;
+	di.now = di.uptime = uptime;
+	diagnose(order, placed, &di, report);
+	text = json_string_value(json_object_get(in, "boot_id"));
+	(void) text_format(meta.boot_id, sizeof(meta.boot_id), "%s", text ? text : "");
+	text = json_string_value(json_object_get(in, "written_at"));
+	if (!text || clock_parse(text, &meta.realtime) < 0)
+		meta.realtime = 0;
+	meta.verdict_since = report->at;
+	for (int c = 0; c < _CONDITION_MAX; c++)
+		meta.condition_since[c] = report->at;
+	*ret = report_to_json(report, &meta);
+	return *ret ? 0 : -ENOMEM;
+}
+
+static int verb_replay(const struct options *o)
+{
+	const char *path = o->argv[0];
+	json_error_t error;
+	char why[256] = "";
+	json_t *in, *out = NULL;
+	int r;
+
+	in = strcmp(path, "-") == 0 ? json_loadf(stdin, JSON_REJECT_DUPLICATES, &error)
+	                            : json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+	if (!in)
+		return fail(3, "%s:%d: %s", path, error.line, error.text);
+	r = diagnose_again(in, &out, why, sizeof(why));
+	json_decref(in);
+	if (r == -ENOMEM)
+		return fail(EX_SOFTWARE, "out of memory");
+	if (r < 0)
+		return fail(3, "%s: %s", path, why);
+	r = show(out, o);
+	json_decref(out);
+	return r;
+}
+
+/* ---- the catalogue ---- */
+
+static int verb_findings(const struct options *o)
+{
+	json_t *all;
+
+	if (!o->json) {
+		(void) printf("%-26s %-9s %-12s %s\n", "CODE", "SEVERITY", "LAYER", "CONDITION");
+		for (int i = CODE_NONE + 1; i < _CODE_MAX; i++) {
+			const struct cause *c = cause_of((enum code) i);
+
+			(void) printf("%-26s %-9s %-12s %s\n", c->name, severity_name(c->severity),
+			              layer_name(c->layer), condition_name(c->condition));
+		}
+		return 0;
+	}
+	all = catalogue_to_json();
+	if (!all || json_dumpf(all, stdout, JSON_INDENT(1)) < 0)
+		return fail(EX_SOFTWARE, "out of memory");
+	(void) fputc('\n', stdout);
+	json_decref(all);
+	return 0;
+}
+
+static void paragraph(const char *head, const char *text)
+{
+	(void) printf("\n%s\n  ", head);
+	text_wrap(stdout, text, 2, 2);
+}
+
+/* The node's own ids for the commands, when a status file is there. */
+static void identity_from_status(const struct options *o, struct node *ret)
+{
+	_cleanup_(freep) struct observation *seen = calloc(LEDGER_MAX, sizeof(*seen));
+	_cleanup_(freep) char *text = NULL;
+	struct files *f = NULL;
+	json_t *j = NULL;
+	usec_t uptime;
+	char why[256];
+	size_t len, n;
+
+	*ret = (struct node){0};
+	if (seen && files_new(&f, o->root) == 0 &&
+	    file_read(f, "/run/nodewhy/status.json", STATUS_FILE_MAX, &text, &len) == 0) {
+		j = json_loadb(text, len, 0, NULL);
+		(void) report_observations_from_json(j, seen, LEDGER_MAX, &n, ret, &uptime, why,
+		                                     sizeof(why));
+	}
+	json_decref(j);
+	files_free(f);
+}
+
+static int verb_explain(const struct options *o)
+{
+	enum code code = code_from_name(o->argv[0]);
+	const struct cause *c;
+	char text[REMEDY_MAX];
+	struct node node;
+
+	if (code == CODE_NONE)
+		return fail(EX_USAGE, "there is no code %s (nodewhy findings lists them)",
+		            o->argv[0]);
+	c = cause_of(code);
+	(void) printf("%s: %s, layer %s, node condition %s\n", c->name, severity_name(c->severity),
+	              layer_name(c->layer), condition_name(c->condition));
+	paragraph("Decided by", c->decided_by);
+	identity_from_status(o, &node);
+	remedy_fill(c->remedy, &node, "", text, sizeof(text));
+	paragraph("What to do", text);
+	text[0] = 0;
+	for (int l = 0; l < _LAYER_MAX; l++)
+		if (needs[c->layer] & UINT32_C(1) << l)
+			(void) text_append(text, sizeof(text), "%s%s", text[0] ? ", " : "",
+			                   layer_name((enum layer) l));
+	paragraph("It is only a consequence when one of these layers is at fault",
+	          text[0] ? text : "none: it is always a root");
+	(void) text_format(text, sizeof(text), "journalctl -t nodewhy NODEWHY_CODE=%s", c->name);
+	paragraph("What this node said of it", text);
+	return 0;
+}
+
+static int verb_version(const struct options *o)
+{
+	const curl_version_info_data *curl = curl_version_info(CURLVERSION_NOW);
+
+	(void) printf("nodewhy %s\n", nodewhy_version());
+	(void) printf("libcurl %s (%s), c-ares %s, jansson %s, HTTP/2 %s\n", curl->version,
+	              curl->ssl_version ? curl->ssl_version : "no TLS", ares_version(NULL),
+	              JANSSON_VERSION, curl->features & CURL_VERSION_HTTP2 ? "yes" : "no");
+	return 0;
+}
+
+/* ---- the command line ---- */
+
+static const struct verb verbs[] = {
+	{"run", "", "the daemon", verb_run, 0, 0},
+	{"check", "", "look once, now, without the daemon", verb_check, 0, 0},
+	{"status", "", "show what the daemon last wrote", verb_status, 0, 0},
+	{"explain", "CODE", "what a finding means and what to type", verb_explain, 1, 1},
+	{"findings", "", "the whole catalogue", verb_findings, 0, 0},
+	{"replay", "FILE", "diagnose a status file again, on any machine", verb_replay, 1, 1},
+	{"condition", "TYPE", "for node-problem-detector: exit 0, 1 or 2 and a line",
+         verb_condition, 1, 1},
+	{"version", "", "version and build", verb_version, 0, 0},
+};
+
+static int help(void)
+{
+	(void) puts("nodewhy VERB [options]: why this EKS node is, or is about to be, NotReady\n");
+	for (size_t i = 0; i < ELEMENTS(verbs); i++)
+		(void) printf("  %-9s %-5s  %s\n", verbs[i].name, verbs[i].arguments,
+		              verbs[i].what);
+	(void) puts(
+		"\n"
+		"  --json            machine-readable (check, status, replay, findings)\n"
+		"  --root DIR        the host's file system, when run in a container\n"
+		"  --config FILE     instead of /etc/nodewhy/nodewhy.conf and its drop-ins\n"
+		"  --only A[,B]      only these probes, and those they build on\n"
+		"  --timeout S       end a check after so many seconds (10)\n"
+		"  --no-color        plain text; NO_COLOR is honoured too\n"
+		"  --help            this text\n\n"
+		"exit code of check, status, replay: 0 healthy or starting, 1 degraded, 2 broken,\n"
+		"3 cannot tell; 64 wrong usage, 70 own failure");
+	return 0;
+}
+
+static int parse_timeout(const char *s, usec_t *ret)
+{
+	char *end;
+	double v = strtod(s, &end);
+
+	if (end == s || *end || !(v >= 0.1 && v <= 600))
+		return -EINVAL;
+	*ret = (usec_t) (v * 1e6);
+	return 0;
+}
+
+static int parse(int argc, char *argv[], struct options *o)
+{
+	enum { JSON = 256, ROOT, CONFIG, ONLY, TIMEOUT, NO_COLOR };
+	static const struct option known[] = {
+		{"json", no_argument, NULL, JSON},
+		{"root", required_argument, NULL, ROOT},
+		{"config", required_argument, NULL, CONFIG},
+		{"only", required_argument, NULL, ONLY},
+		{"timeout", required_argument, NULL, TIMEOUT},
+		{"no-color", no_argument, NULL, NO_COLOR},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	int c;
+
+	opterr = 0;
+	while ((c = getopt_long(argc, argv, ":h", known, NULL)) != -1) {
+		switch (c) {
+		case JSON:
+			o->json = true;
+			break;
+		case ROOT:
+			o->root = optarg;
+			break;
+		case CONFIG:
+			o->config = optarg;
+			break;
+		case ONLY:
+			o->only = optarg;
+			break;
+		case TIMEOUT:
+			if (parse_timeout(optarg, &o->timeout) < 0)
+				return fail(EX_USAGE,
+				            "--timeout %s is not between 0.1 and 600 seconds",
+				            optarg);
+			break;
+		case NO_COLOR:
+			o->no_color = true;
+			break;
+		case 'h':
+			o->help = true;
+			break;
+		case ':':
+			return fail(EX_USAGE, "%s needs a value", argv[optind - 1]);
+		default:
+			return fail(EX_USAGE, "unknown option %s (nodewhy --help)",
+			            argv[optind - 1]);
+		}
+	}
+	o->argc = argc - optind;
+	o->argv = argv + optind;
+	return 0;
+}
+
+int main(int argc, char *argv[])
+{
+	struct options o = {.root = "/", .timeout = 10 * USEC_PER_SEC};
+	int r;
+
+	/* standard descriptors that are closed would be given to our sockets */
+	for (int fd = 0; fd < 3; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			(void) open("/dev/null", O_RDWR);
+	r = parse(argc, argv, &o);
+	if (r)
+		return r;
+	if (o.help)
+		return help();
+	if (o.argc == 0)
+		return fail(EX_USAGE, "a verb is missing (nodewhy --help)");
+	for (size_t i = 0; i < ELEMENTS(verbs); i++) {
+		const struct verb *v = &verbs[i];
+
+		if (strcmp(o.argv[0], v->name) != 0)
+			continue;
+		o.argc--;
+		o.argv++;
+		if (o.argc < v->min_args)
+			return fail(EX_USAGE, "%s needs %s", v->name, v->arguments);
+		if (o.argc > v->max_args)
+			return fail(EX_USAGE, "%s takes no \"%s\"", v->name, o.argv[v->max_args]);
+		return v->run(&o);
+	}
+	return fail(EX_USAGE, "unknown verb %s (nodewhy --help)", o.argv[0]);
+}

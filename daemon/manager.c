@@ -1,0 +1,735 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/inotify.h>
+#include <systemd/sd-daemon.h>
+
+#include "clock.h"
+#include "manager.h"
+#include "run.h"
+#include "sink.h"
+
+enum { SLOTS_MAX = 48, PROBES_MAX = CONFIG_PROBES_MAX };
+
+/* The status file is written at least this often, though nothing changed: a third of the time for
+ * which readers may believe it. */
+static const usec_t write_every = STATUS_VALID_S / 3 * USEC_PER_SEC;
+/* A sink that failed is tried again after this long. */
+static const usec_t write_retry = 5 * USEC_PER_SEC;
+/* Events come in bursts (a directory is written file by file): look once they are over. */
+static const usec_t wake_delay = 20 * USEC_PER_MSEC;
+
+struct slot {
+	struct manager *manager;
+	const struct probe *probe;
+	size_t probe_index;
+	unsigned slot;
+	struct schedule_slot schedule;
+	struct run *run;
+	bool waiting; /* for the first result of probe->after */
+	bool looked, woken, again;
+};
+
+struct watch {
+	struct manager *manager;
+	size_t probe_index;
+	const char *path;
+	sd_event_source *source;
+};
+
+enum sink { SINK_STATUS, SINK_CONDITIONS, SINK_METRICS, _SINK_MAX };
+
+struct manager {
+	struct run_context context;
+	struct files *files;
+	const struct config *config;
+	struct log log;
+	struct http *http;
+	struct dns *dns;
+	struct imds *imds;
+	struct netlink *netlink;
+	sd_event_source *timer, *pass, *deadline;
+	size_t n_slots, n_watches;
+	struct slot slots[SLOTS_MAX];
+	struct watch watches[PROBES_MAX * PROBE_WATCH_MAX];
+	void *memory[PROBES_MAX];
+	bool selected[PROBES_MAX], looked[PROBES_MAX];
+	struct probe_stats stats[PROBES_MAX];
+	struct ledger ledger;
+	struct report reports[2]; /* the last and the one before, taking turns */
+	unsigned current;         /* index of the last; valid when seq > 0 */
+	struct report_meta meta;
+	struct journal_memory journal;
+	bool sink_failed[_SINK_MAX];
+	usec_t written, wake;
+	struct node remembered; /* what the state file holds */
+};
+
+int node_uptime(const struct files *f, usec_t *ret)
+{
+	char line[64], *end;
+	double v;
+	int r;
+
+	r = file_read_line(f, "/proc/uptime", line, sizeof(line));
+	if (r < 0)
+		return r;
+	v = strtod(line, &end);
+	if (end == line || v < 0 || v > 1e10)
+		return -EBADMSG;
+	*ret = (usec_t) (v * 1e6);
+	return 0;
+}
+
+int node_boot_id(const struct files *f, char *ret, size_t size)
+{
+	char line[64];
+	int r;
+
+	r = file_read_line(f, "/proc/sys/kernel/random/boot_id", line, sizeof(line));
+	if (r < 0)
+		return r;
+	(void) text_clean(ret, size, line, strlen(line));
+	return 0;
+}
+
+/* ---- what survives a restart ---- */
+
+static const char state_path[] = "/var/lib/nodewhy/state.json";
+
+static void machine_id(const struct files *f, char *ret, size_t size)
+{
+	ret[0] = 0;
+	(void) file_read_line(f, "/etc/machine-id", ret, size);
+}
+
+/* Only a state of this very machine counts: an image may carry the one of the machine it was baked
+ * on. */
+static void state_load(struct manager *m)
+{
+	struct node *n = &m->context.node;
+	_cleanup_(freep) char *text = NULL;
+	const char *region, *of;
+	char id[64];
+	size_t len;
+	json_t *j;
+
+	machine_id(m->files, id, sizeof(id));
+	if (!id[0] || file_read(m->files, state_path, 65536, &text, &len) < 0)
+		return;
+	j = json_loadb(text, len, 0, NULL);
+	region = json_string_value(json_object_get(j, "region"));
+	of = json_string_value(json_object_get(j, "machine_id"));
+	if (region && of && strcmp(of, id) == 0 && aws_is_region(region)) {
+		(void) text_format(n->region, sizeof(n->region), "%s", region);
+		n->region_source = REGION_STATE;
+		m->remembered = *n;
+	}
+	json_decref(j);
+}
+
+static void state_save(struct manager *m)
+{
+	const struct node *n = &m->context.node;
+	_cleanup_(freep) char *text = NULL;
+	char id[64];
+	json_t *j;
+
+	if (m->context.mode == SCHEDULE_CHECK || n->region_source != REGION_METADATA ||
+	    strcmp(n->region, m->remembered.region) == 0)
+		return;
+	machine_id(m->files, id, sizeof(id));
+	j = json_pack("{s:s, s:s}", "machine_id", id, "region", n->region);
+	text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	json_decref(j);
+	if (!text || !id[0])
+		return;
+	/* without it the next start falls back on other sources: no reason for an alarm */
+	if (file_replace(m->files, state_path, text, strlen(text), 0644) == 0)
+		m->remembered = *n;
+}
+
+/* ---- a pass: ledger to report to sinks ---- */
+
+static size_t gather(const struct manager *m, const struct fact *ret[LEDGER_MAX])
+{
+	size_t n = 0;
+
+	for (const struct probe *const *p = probes; *p; p++)
+		for (unsigned slot = 0; slot < ((*p)->slots ? (*p)->slots : 1); slot++)
+			for (size_t i = 0; i < m->ledger.n; i++)
+				if (m->ledger.entries[i].probe == *p &&
+				    m->ledger.entries[i].slot == slot)
+					ret[n++] = &m->ledger.entries[i].fact;
+	return n;
+}
+
+static bool complete(const struct manager *m)
+{
+	for (size_t i = 0; probes[i]; i++)
+		if (m->selected[i] && !m->looked[i])
+			return false;
+	return true;
+}
+
+static void note_since(struct manager *m, const struct report *before, const struct report *now,
+                       const struct report_diff *d)
+{
+	if (d->verdict)
+		m->meta.verdict_since = now->at;
+	for (int c = 0; c < _CONDITION_MAX; c++)
+		if (!before || before->conditions[c].status != now->conditions[c].status)
+			m->meta.condition_since[c] = now->at;
+}
+
+static void tell_manager(const struct report *r)
+{
+	char message[SUMMARY_MAX + REMEDY_MAX + 128];
+
+	verdict_message(r, message, sizeof(message));
+	(void) sd_notifyf(false, "STATUS=%s", message);
+}
+
+static void note_sink(struct manager *m, enum sink s, int r)
+{
+	static const char *const what[] = {"/run/nodewhy/status.json", "/run/nodewhy/conditions",
+	                                   "metrics"};
+
+	if (r < 0 && !m->sink_failed[s])
+		log_message(&m->log, LOG_WARNING, "cannot write %s: %s, trying again", what[s],
+		            strerror(-r));
+	else if (r >= 0 && m->sink_failed[s])
+		log_message(&m->log, LOG_NOTICE, "%s is written again", what[s]);
+	m->sink_failed[s] = r < 0;
+}
+
+static void write_files(struct manager *m, const struct report *r)
+{
+	m->written = r->at;
+	note_sink(m, SINK_STATUS, sink_status(m->files, r, &m->meta));
+	note_sink(m, SINK_CONDITIONS, sink_conditions(m->files, r));
+	note_sink(m, SINK_METRICS, sink_metrics(m->files, m->config->textfile_dir, r, m->stats));
+}
+
+static bool any_sink_failed(const struct manager *m)
+{
+	for (int i = 0; i < _SINK_MAX; i++)
+		if (m->sink_failed[i])
+			return true;
+	return false;
+}
+
+static void make_report(struct manager *m, struct report *ret)
+{
+	const struct fact *facts[LEDGER_MAX];
+	size_t n = gather(m, facts);
+	usec_t now = clock_boottime();
+	struct diagnose_input in = {.node = &m->context.node,
+	                            .now = now,
+	                            .uptime = run_context_uptime(&m->context, now),
+	                            .complete = complete(m)};
+
+	diagnose(facts, n, &in, ret);
+	m->meta.realtime = clock_realtime();
+}
+
+static void pass(struct manager *m)
+{
+	const struct report *before = m->meta.seq ? &m->reports[m->current] : NULL;
+	struct report *now = &m->reports[1 - m->current];
+	struct report_diff d;
+	usec_t due;
+
+	make_report(m, now);
+	m->current = 1 - m->current;
+	m->meta.seq++;
+	report_diff(before, now, &d);
+	note_since(m, before, now, &d);
+	if (m->context.mode == SCHEDULE_CHECK)
+		return;
+	if (sink_journal(&m->journal, before, now, &d) < 0)
+		log_message(&(struct log){0}, LOG_WARNING, "cannot write to the journal");
+	if (d.verdict)
+		tell_manager(now);
+	due = m->written + (any_sink_failed(m) ? write_retry : write_every);
+	if (d.material || now->at >= due)
+		write_files(m, now);
+	state_save(m);
+}
+
+static int on_pass(sd_event_source *s, void *userdata)
+{
+	pass(userdata);
+	return 0;
+}
+
+/* ---- looking ---- */
+
+static void arm(struct manager *m)
+{
+	usec_t due = USEC_INFINITY;
+
+	for (size_t i = 0; i < m->n_slots; i++)
+		if (m->slots[i].schedule.due < due)
+			due = m->slots[i].schedule.due;
+	if (m->context.mode == SCHEDULE_DAEMON && m->written + write_every < due)
+		due = m->written + write_every;
+	if (due == USEC_INFINITY) {
+		(void) sd_event_source_set_enabled(m->timer, SD_EVENT_OFF);
+		return;
+	}
+	(void) sd_event_source_set_time(m->timer, due);
+	(void) sd_event_source_set_enabled(m->timer, SD_EVENT_ONESHOT);
+}
+
+static void finish_check(struct manager *m)
+{
+	for (size_t i = 0; i < m->n_slots; i++)
+		if (m->slots[i].run || m->slots[i].schedule.due != USEC_INFINITY ||
+		    m->slots[i].waiting)
+			return;
+	(void) sd_event_exit(m->context.event, 0);
+}
+
+static void release_waiting(struct manager *m, const struct probe *p, usec_t now)
+{
+	for (size_t i = 0; i < m->n_slots; i++) {
+		struct slot *s = &m->slots[i];
+
+		if (!s->waiting || strcmp(s->probe->after, p->name) != 0)
+			continue;
+		s->waiting = false;
+		s->schedule.due = s->probe->spread && m->context.mode == SCHEDULE_DAEMON
+		                          ? schedule_next(&s->schedule, SCHEDULE_DAEMON, false, now)
+		                          : now;
+	}
+}
+
+/* The probe has looked once when all its slots have. */
+static bool probe_looked(const struct manager *m, const struct probe *p)
+{
+	for (size_t i = 0; i < m->n_slots; i++)
+		if (m->slots[i].probe == p && !m->slots[i].looked)
+			return false;
+	return true;
+}
+
+static void on_run_done(const struct run_result *result, void *userdata)
+{
+	struct slot *s = userdata;
+	struct manager *m = s->manager;
+	usec_t now = clock_boottime();
+	bool unsure;
+
+	s->looked = true;
+	m->stats[s->probe_index].runs++;
+	m->stats[s->probe_index].failures += !result->whole;
+	unsure = ledger_put(&m->ledger, s->probe, s->slot, result->observations, result->n,
+	                    result->whole, schedule_confirm(m->context.mode),
+	                    run_context_uptime(&m->context, now));
+	s->schedule.due = schedule_next(&s->schedule, m->context.mode, unsure, now);
+	if (s->again)
+		s->schedule.due = now + wake_delay;
+	s->woken = s->again;
+	s->again = false;
+	if (!m->looked[s->probe_index] && probe_looked(m, s->probe)) {
+		m->looked[s->probe_index] = true;
+		release_waiting(m, s->probe, now);
+	}
+	(void) sd_event_source_set_enabled(m->pass, SD_EVENT_ONESHOT);
+	arm(m);
+	if (m->context.mode == SCHEDULE_CHECK)
+		finish_check(m);
+}
+
+static void watch_arm(struct watch *w);
+
+static void look(struct slot *s)
+{
+	struct manager *m = s->manager;
+	const struct probe_config *pc = &m->config->probes[s->probe_index];
+	bool woken = s->woken;
+	int r;
+
+	for (size_t i = 0; i < m->n_watches; i++)
+		if (m->watches[i].probe_index == s->probe_index && !m->watches[i].source)
+			watch_arm(&m->watches[i]);
+	s->woken = false;
+	s->schedule.due = USEC_INFINITY;
+	r = run_new(&s->run, &m->context, s->probe, s->slot, m->memory[s->probe_index],
+	            pc->timeout ? pc->timeout : s->probe->timeout, woken, on_run_done, s);
+	if (r < 0) {
+		log_message(&m->log, LOG_WARNING, "cannot run probe %s: %s", s->probe->name,
+		            strerror(-r));
+		s->schedule.due = clock_boottime() + s->schedule.every;
+		arm(m);
+	}
+}
+
+static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
+{
+	struct manager *m = userdata;
+	usec_t now = clock_boottime();
+
+	for (size_t i = 0; i < m->n_slots; i++)
+		if (m->slots[i].schedule.due <= now)
+			look(&m->slots[i]);
+	if (m->context.mode == SCHEDULE_DAEMON && now >= m->written + write_every)
+		(void) sd_event_source_set_enabled(m->pass, SD_EVENT_ONESHOT);
+	arm(m);
+	return 0;
+}
+
+static void wake(struct manager *m, size_t probe_index)
+{
+	usec_t due = clock_boottime() + wake_delay;
+
+	for (size_t i = 0; i < m->n_slots; i++) {
+		struct slot *s = &m->slots[i];
+
+		if (s->probe_index != probe_index || s->waiting)
+			continue;
+		s->woken = true;
+		if (s->run)
+			s->again = true;
+		else if (s->schedule.due > due)
+			s->schedule.due = due;
+	}
+	arm(m);
+}
+
+static void on_net_changed(void *userdata)
+{
+	struct manager *m = userdata;
+
+	for (size_t i = 0; probes[i]; i++)
+		if (m->selected[i] && probes[i]->on_net)
+			wake(m, i);
+}
+
+static int on_file_changed(sd_event_source *source, const struct inotify_event *e, void *userdata)
+{
+	struct watch *w = userdata;
+
+	/* what was watched is gone or was replaced: watch what is there at the next look */
+	if (e->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED | IN_UNMOUNT))
+		w->source = sd_event_source_disable_unref(w->source);
+	wake(w->manager, w->probe_index);
+	return 0;
+}
+
+/* Failing is no fault: most paths are absent on most nodes, and every look is repeated anyway. */
+static void watch_arm(struct watch *w)
+{
+	int fd = file_open(w->manager->files, w->path, O_PATH);
+
+	if (fd < 0)
+		return;
+	(void) sd_event_add_inotify_fd(w->manager->context.event, &w->source, fd,
+	                               IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_MOVED_FROM |
+	                                       IN_CLOSE_WRITE | IN_ATTRIB | IN_DELETE_SELF |
+	                                       IN_MOVE_SELF,
+	                               on_file_changed, w);
+	(void) close(fd);
+}
+
+/* ---- setting up ---- */
+
+static bool named(const char *list, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (const char *p = list; *p; p += strcspn(p, ","), p += *p != 0)
+		if (strcspn(p, ",") == n && strncmp(p, name, n) == 0)
+			return true;
+	return false;
+}
+
+static int check_names(const char *list, char *ret_error, size_t error_size)
+{
+	for (const char *p = list; *p; p += strcspn(p, ","), p += *p != 0) {
+		char name[64];
+
+		(void) text_clean(name, sizeof(name), p, strcspn(p, ","));
+		if (!probe_by_name(name)) {
+			(void) text_format(ret_error, error_size, "there is no probe \"%s\"", name);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+static size_t index_of(const struct probe *p)
+{
+	size_t i = 0;
+
+	while (probes[i] != p)
+		i++;
+	return i;
+}
+
+/* Those that --only names and those whose first result these wait for. */
+static int select_probes(struct manager *m, const char *only, char *ret_error, size_t error_size)
+{
+	int r = only ? check_names(only, ret_error, error_size) : 0;
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; probes[i]; i++)
+		m->selected[i] = only ? named(only, probes[i]->name) : m->config->probes[i].enabled;
+	for (size_t i = 0; only && probes[i]; i++)
+		for (const struct probe *p = probes[i]; m->selected[i] && p->after;
+		     p = probe_by_name(p->after))
+			m->selected[index_of(probe_by_name(p->after))] = true;
+	return 0;
+}
+
+static uint64_t seed(const struct files *f)
+{
+	char id[64];
+
+	machine_id(f, id, sizeof(id));
+	return hash_text(0, id);
+}
+
+static int add_slots(struct manager *m, size_t index, uint64_t machine, usec_t now)
+{
+	const struct probe *p = probes[index];
+	const struct probe *after = p->after ? probe_by_name(p->after) : NULL;
+	bool wait = after && m->selected[index_of(after)];
+
+	if (p->memory_size) {
+		m->memory[index] = calloc(1, p->memory_size);
+		if (!m->memory[index])
+			return -ENOMEM;
+	}
+	for (unsigned i = 0; i < (p->slots ? p->slots : 1); i++) {
+		struct slot *s = &m->slots[m->n_slots++];
+
+		assert(m->n_slots <= SLOTS_MAX);
+		*s = (struct slot){.manager = m, .probe = p, .probe_index = index, .slot = i};
+		schedule_init(&s->schedule, p, i, machine, m->config->probes[index].every, now);
+		s->waiting = wait;
+		if (wait)
+			s->schedule.due = USEC_INFINITY;
+		else if (m->context.mode == SCHEDULE_CHECK)
+			s->schedule.due = now;
+	}
+	for (size_t i = 0; i < PROBE_WATCH_MAX && p->watch[i]; i++)
+		m->watches[m->n_watches++] =
+			(struct watch){.manager = m, .probe_index = index, .path = p->watch[i]};
+	return 0;
+}
+
+static int on_signal(sd_event_source *s, const struct signalfd_siginfo *si, void *userdata)
+{
+	struct manager *m = userdata;
+
+	(void) sd_notify(false, "STOPPING=1");
+	return sd_event_exit(m->context.event, 0);
+}
+
+static int on_check_deadline(sd_event_source *s, uint64_t usec, void *userdata)
+{
+	struct manager *m = userdata;
+
+	return sd_event_exit(m->context.event, 0);
+}
+
+static int add_sources(struct manager *m, const struct manager_options *o)
+{
+	sd_event *e = m->context.event;
+	sigset_t stop;
+	int r;
+
+	r = sd_event_add_time(e, &m->timer, CLOCK_BOOTTIME, 0, 1000, on_timer, m);
+	if (r < 0)
+		return r;
+	r = sd_event_add_defer(e, &m->pass, on_pass, m);
+	if (r < 0)
+		return r;
+	/* after everything else that is ready, so that many runs that end together are one pass */
+	r = sd_event_source_set_priority(m->pass, SD_EVENT_PRIORITY_IDLE);
+	if (r < 0)
+		return r;
+	(void) sd_event_source_set_enabled(m->pass, SD_EVENT_OFF);
+	if (o->mode == SCHEDULE_CHECK)
+		return sd_event_add_time_relative(e, &m->deadline, CLOCK_BOOTTIME, o->timeout, 1000,
+		                                  on_check_deadline, m);
+	(void) sigemptyset(&stop);
+	(void) sigaddset(&stop, SIGTERM);
+	(void) sigaddset(&stop, SIGINT);
+	if (sigprocmask(SIG_BLOCK, &stop, NULL) < 0)
+		return -errno;
+	r = sd_event_add_signal(e, NULL, SIGTERM, on_signal, m);
+	if (r < 0)
+		return r;
+	r = sd_event_add_signal(e, NULL, SIGINT, on_signal, m);
+	if (r < 0)
+		return r;
+	return sd_event_set_watchdog(e, true);
+}
+
+static int add_instruments(struct manager *m, const struct manager_options *o, char *ret_error,
+                           size_t error_size)
+{
+	struct imds_options imds = {
+		.endpoint = getenv("AWS_EC2_METADATA_SERVICE_ENDPOINT"),
+		.mode = getenv("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE"),
+		.disabled = getenv("AWS_EC2_METADATA_DISABLED"),
+		/* CONTRACT.md section 7: 60 in any minute at most; the imds probe itself needs 12,
+	         * or 30 while a failure is being confirmed */
+		.spare_per_minute = o->mode == SCHEDULE_DAEMON ? 28 : 0,
+	};
+	sd_event *e = m->context.event;
+	int r;
+
+	r = http_new(&m->http, e);
+	if (r < 0)
+		return r;
+	r = dns_new(&m->dns, e);
+	if (r < 0)
+		return r;
+	r = imds_new(&m->imds, e, m->http, &imds, ret_error, error_size);
+	if (r < 0)
+		return r;
+	/* a kernel or a sandbox that gives us no netlink costs us those probes, not the daemon */
+	m->context.netlink_error =
+		netlink_new(&m->netlink, o->mode == SCHEDULE_DAEMON ? e : NULL, on_net_changed, m);
+	m->context.http = m->http;
+	m->context.dns = m->dns;
+	m->context.imds = m->imds;
+	m->context.netlink = m->netlink;
+	return 0;
+}
+
+static void read_clock_of_node(struct manager *m, usec_t now)
+{
+	usec_t uptime;
+	int r;
+
+	r = node_uptime(m->files, &uptime);
+	if (r < 0)
+		log_message(&m->log, LOG_WARNING, "cannot read /proc/uptime: %s", strerror(-r));
+	else
+		m->context.uptime_offset = (int64_t) uptime - (int64_t) now;
+	r = node_boot_id(m->files, m->meta.boot_id, sizeof(m->meta.boot_id));
+	if (r < 0)
+		log_message(&m->log, LOG_WARNING, "cannot read the boot id: %s", strerror(-r));
+}
+
+static void network_init(struct network *n)
+{
+	n->enis_attached = n->enis_max = n->ipv4_per_eni = n->ips_assigned = n->ips_max = -1;
+	n->pod_ips_in_use = n->max_pods = n->max_pods_by_type = -1;
+}
+
+static int set_up(struct manager *m, const struct manager_options *o, char *ret_error,
+                  size_t error_size)
+{
+	usec_t now = clock_boottime();
+	struct stat st;
+	uint64_t machine;
+	int r;
+
+	r = files_new(&m->files, o->root);
+	if (r < 0) {
+		(void) text_format(ret_error, error_size, "cannot open %s: %s", o->root,
+		                   strerror(-r));
+		return r;
+	}
+	m->context.files = m->files;
+	r = select_probes(m, o->only, ret_error, error_size);
+	if (r < 0)
+		return r;
+	r = sd_event_new(&m->context.event);
+	if (r < 0)
+		return r;
+	r = add_sources(m, o);
+	if (r < 0)
+		return r;
+	r = add_instruments(m, o, ret_error, error_size);
+	if (r < 0)
+		return r;
+	network_init(&m->context.node.network);
+	m->context.node.kubeconfig_present =
+		file_stat(m->files, "/var/lib/kubelet/kubeconfig", &st) == 0;
+	state_load(m);
+	read_clock_of_node(m, now);
+	machine = seed(m->files);
+	for (size_t i = 0; probes[i]; i++) {
+		r = m->selected[i] ? add_slots(m, i, machine, now) : 0;
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+struct manager *manager_free(struct manager *m)
+{
+	if (!m)
+		return NULL;
+	for (size_t i = 0; i < m->n_slots; i++)
+		run_free(m->slots[i].run);
+	for (size_t i = 0; i < m->n_watches; i++)
+		sd_event_source_disable_unref(m->watches[i].source);
+	for (size_t i = 0; i < PROBES_MAX; i++)
+		free(m->memory[i]);
+	sd_event_source_disable_unref(m->timer);
+	sd_event_source_disable_unref(m->pass);
+	sd_event_source_disable_unref(m->deadline);
+	netlink_free(m->netlink);
+	imds_free(m->imds);
+	dns_free(m->dns);
+	http_free(m->http);
+	sd_event_unref(m->context.event);
+	files_free(m->files);
+	free(m);
+	return NULL;
+}
+
+int manager_new(struct manager **ret, const struct manager_options *o, char *ret_error,
+                size_t error_size)
+{
+	struct manager *m = calloc(1, sizeof(*m));
+	int r;
+
+	ret_error[0] = 0;
+	if (!m)
+		return -ENOMEM;
+	m->config = o->config;
+	m->log = *o->log;
+	m->context.mode = o->mode;
+	r = set_up(m, o, ret_error, error_size);
+	if (r < 0) {
+		if (!ret_error[0])
+			(void) text_format(ret_error, error_size, "cannot start: %s", strerror(-r));
+		manager_free(m);
+		return r;
+	}
+	*ret = m;
+	return 0;
+}
+
+int manager_loop(struct manager *m)
+{
+	int r;
+
+	arm(m);
+	if (m->context.mode == SCHEDULE_DAEMON)
+		(void) sd_notify(false, "READY=1");
+	else
+		finish_check(m);
+	r = sd_event_loop(m->context.event);
+	if (m->context.mode == SCHEDULE_CHECK)
+		pass(m);
+	return r;
+}
+
+const struct report *manager_report(const struct manager *m, struct report_meta *ret_meta)
+{
+	*ret_meta = m->meta;
+	return &m->reports[m->current];
+}

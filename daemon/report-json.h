@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+/* The report as CONTRACT.md section 3 writes it. The status file, a fixture and a bug report are
+ * one format. */
+
+#include <jansson.h>
+
+#include "diagnose.h"
+
+enum { STATUS_VALID_S = 90, STATUS_FILE_MAX = 4 * 1024 * 1024 };
+#define STATUS_SCHEMA "nodewhy.status/1"
+
+struct report_meta {
+	usec_t realtime;      /* wall clock at report.at */
+	char boot_id[40];     /* of the node */
+	uint64_t seq;         /* counts the reports of this daemon */
+	usec_t verdict_since; /* CLOCK_BOOTTIME at which the verdict became what it is */
+	usec_t condition_since[_CONDITION_MAX];
+};
+
+/* A new reference, or NULL without memory: a report is whole or it is not there. */
+json_t *report_to_json(const struct report *r, const struct report_meta *m);
+
+/* Reads "probes" and "node" back, for replay: outcomes that no probe of this build could have seen
+ * are refused. -EBADMSG with one line in ret_error; -E2BIG. */
+int report_observations_from_json(const json_t *j, struct observation *ret, size_t max,
+                                  size_t *ret_n, struct node *ret_node, usec_t *ret_uptime,
+                                  char *ret_error, size_t error_size);
+
+/* One finding's or observation's evidence; NULL without memory. */
+json_t *evidence_to_json(const struct evidence *e, size_t n);
+/* The catalogue as an array: what `findings --json` prints. */
+json_t *catalogue_to_json(void);

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schedule.h"
+
+/* `check` repeats a failed look after this long: a person is waiting, and what fails twice a
+ * quarter of a second apart is no lost packet, since the look itself waited for retransmissions. */
+static const usec_t check_retry = 250 * USEC_PER_MSEC;
+
+unsigned schedule_confirm(enum schedule_mode mode)
+{
+	return mode == SCHEDULE_CHECK ? CONFIRM_CHECK : CONFIRM_DAEMON;
+}
+
+/* The first moment after t that lies on this slot's grid. */
+static usec_t on_grid(const struct schedule_slot *s, usec_t t)
+{
+	usec_t since = (t + s->every - s->phase) % s->every;
+
+	return t + s->every - since;
+}
+
+void schedule_init(struct schedule_slot *s, const struct probe *p, unsigned slot, uint64_t seed,
+                   usec_t every, usec_t now)
+{
+	unsigned slots = p->slots ? p->slots : 1;
+
+	*s = (struct schedule_slot){.every = every ? every : p->every,
+	                            .retry = p->retry ? p->retry : USEC_PER_SEC};
+	if (s->retry > s->every)
+		s->retry = s->every;
+	s->phase = (hash_text(seed, p->name) + slot * (s->every / slots)) % s->every;
+	s->due = p->spread ? on_grid(s, now) : now;
+}
+
+usec_t schedule_next(const struct schedule_slot *s, enum schedule_mode mode, bool unsure,
+                     usec_t now)
+{
+	usec_t next;
+
+	if (unsure)
+		return now + (mode == SCHEDULE_CHECK ? check_retry : s->retry);
+	if (mode == SCHEDULE_CHECK)
+		return USEC_INFINITY;
+	next = on_grid(s, now);
+	/* a look that was out of turn moves back onto the grid without a second one right after it
+	 */
+	return next - now < s->every / 2 ? next + s->every : next;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+/* When to look next. Pure: a slot's history and the time in, the next due time out. */
+
+#include "probe.h"
+
+struct schedule_slot {
+	usec_t every, retry; /* the intervals in force */
+	usec_t phase;        /* this machine's own place in the interval */
+	usec_t due;          /* CLOCK_BOOTTIME; USEC_INFINITY while it runs or waits for another */
+};
+
+enum schedule_mode { SCHEDULE_DAEMON, SCHEDULE_CHECK };
+
+/* How often a failure must repeat before it is a finding. Three times: at one look a second that
+ * outlasts a lost packet, a restarted resolver and a link that flaps for a second; `check` has a
+ * person waiting and takes two. */
+enum { CONFIRM_DAEMON = 3, CONFIRM_CHECK = 2 };
+/* How many good looks take a finding back: one could be luck. */
+enum { CLEAR_AFTER = 2 };
+
+unsigned schedule_confirm(enum schedule_mode mode);
+
+/* seed is made of the machine id, so that 10,000 nodes booted in one second look at 10,000
+ * different moments. every 0: the probe's own. */
+void schedule_init(struct schedule_slot *s, const struct probe *p, unsigned slot, uint64_t seed,
+                   usec_t every, usec_t now);
+/* After a look: unsure is true while the slot's state is about to change (a failure not yet
+ * confirmed, a recovery not yet believed). */
+usec_t schedule_next(const struct schedule_slot *s, enum schedule_mode mode, bool unsure,
+                     usec_t now);

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+
+#include "sink.h"
+#include "version.h"
+
+/* Prometheus text format: in label values \, " and line feeds are escaped. */
+static void label(char *dst, size_t size, const char *value)
+{
+	size_t used = 0;
+
+	for (; *value && used + 3 < size; value++) {
+		if (*value == '\\' || *value == '"')
+			dst[used++] = '\\';
+		if (*value == '\n') {
+			dst[used++] = '\\';
+			dst[used++] = 'n';
+			continue;
+		}
+		dst[used++] = *value;
+	}
+	dst[used] = 0;
+}
+
+static void head(FILE *out, const char *name, const char *type, const char *help)
+{
+	(void) fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void say_verdict(FILE *out, const struct report *r)
+{
+	head(out, "nodewhy_info", "gauge", "Version of nodewhy and identity of the node.");
+	(void) fprintf(out,
+	               "nodewhy_info{version=\"%s\",instance_id=\"%s\",instance_type=\"%s\","
+	               "region=\"%s\",zone=\"%s\"} 1\n",
+	               nodewhy_version(), r->node.instance_id, r->node.instance_type,
+	               r->node.region, r->node.zone);
+	head(out, "nodewhy_verdict", "gauge", "1 for the state that the verdict is in.");
+	for (int s = 0; s < _STATE_MAX; s++)
+		(void) fprintf(out, "nodewhy_verdict{state=\"%s\"} %d\n",
+		               state_name((enum state) s), r->verdict.state == (enum state) s);
+	head(out, "nodewhy_stage", "gauge",
+	     "How far the node has come, from 0 booting to 4 ready.");
+	(void) fprintf(out, "nodewhy_stage %d\n", (int) r->verdict.stage);
+	head(out, "nodewhy_uptime_seconds", "gauge", "Uptime of the node when this was written.");
+	(void) fprintf(out, "nodewhy_uptime_seconds %.3f\n", (double) r->uptime / USEC_PER_SEC);
+}
+
+static void say_findings(FILE *out, const struct report *r)
+{
+	head(out, "nodewhy_finding", "gauge",
+	     "1 for each finding; root is yes where nothing else explains it.");
+	for (size_t i = 0; i < r->n_findings; i++) {
+		const struct finding *f = &r->findings[i];
+		const struct cause *c = cause_of(f->code);
+		char subject[SUBJECT_MAX * 2];
+
+		label(subject, sizeof(subject), f->subject);
+		(void) fprintf(out,
+		               "nodewhy_finding{code=\"%s\",layer=\"%s\",severity=\"%s\","
+		               "subject=\"%s\",root=\"%s\"} 1\n",
+		               c->name, layer_name(c->layer), severity_name(c->severity), subject,
+		               f->because < 0 ? "yes" : "no");
+	}
+	head(out, "nodewhy_condition", "gauge",
+	     "Node conditions: 0 no problem, 1 problem, 2 cannot tell.");
+	for (int c = CONDITION_None + 1; c < _CONDITION_MAX; c++)
+		(void) fprintf(out, "nodewhy_condition{type=\"%s\"} %d\n",
+		               condition_name((enum condition) c), (int) r->conditions[c].status);
+}
+
+static void say_looks(FILE *out, const struct report *r, const struct probe_stats *stats)
+{
+	head(out, "nodewhy_look_ok", "gauge",
+	     "1 when the last look was good, 0 when not; absent: unknown.");
+	for (size_t i = 0; i < r->n_observations; i++) {
+		const struct observation *o = &r->observations[i];
+		char subject[SUBJECT_MAX * 2];
+
+		if (o->outcome == OUTCOME_UNKNOWN || o->outcome == OUTCOME_SKIPPED)
+			continue;
+		label(subject, sizeof(subject), o->subject);
+		(void) fprintf(
+			out,
+			"nodewhy_look_ok{probe=\"%s\",aspect=\"%s\",layer=\"%s\",subject=\"%s\"} "
+			"%d\n",
+			o->probe, o->aspect, layer_name(o->layer), subject,
+			o->outcome == OUTCOME_OK);
+	}
+	head(out, "nodewhy_look_seconds", "gauge", "How long the last look took.");
+	for (size_t i = 0; i < r->n_observations; i++) {
+		const struct observation *o = &r->observations[i];
+		char subject[SUBJECT_MAX * 2];
+
+		label(subject, sizeof(subject), o->subject);
+		(void) fprintf(out,
+		               "nodewhy_look_seconds{probe=\"%s\",aspect=\"%s\",layer=\"%s\","
+		               "subject=\"%s\"} %.6f\n",
+		               o->probe, o->aspect, layer_name(o->layer), subject,
+		               (double) o->took / USEC_PER_SEC);
+	}
+	head(out, "nodewhy_probe_runs_total", "counter", "Runs of each probe.");
+	for (size_t i = 0; probes[i]; i++)
+		(void) fprintf(out, "nodewhy_probe_runs_total{probe=\"%s\"} %llu\n",
+		               probes[i]->name, (unsigned long long) stats[i].runs);
+	head(out, "nodewhy_probe_failures_total", "counter",
+	     "Runs that could not look at all (not: runs that found something).");
+	for (size_t i = 0; probes[i]; i++)
+		(void) fprintf(out, "nodewhy_probe_failures_total{probe=\"%s\"} %llu\n",
+		               probes[i]->name, (unsigned long long) stats[i].failures);
+}
+
+static void say_network(FILE *out, const struct network *n)
+{
+	const struct {
+		const char *name, *help;
+		int value;
+	} gauges[] = {
+		{"nodewhy_enis_attached", "ENIs attached to the instance.", n->enis_attached},
+		{"nodewhy_enis_max", "ENIs that the instance type can carry.", n->enis_max},
+		{"nodewhy_ips_assigned", "Secondary addresses assigned, 16 per prefix.",
+	         n->ips_assigned},
+		{"nodewhy_ips_max", "Pod addresses that the instance type can carry.", n->ips_max},
+		{"nodewhy_pod_ips_in_use", "Pod addresses in use.", n->pod_ips_in_use},
+		{"nodewhy_max_pods", "maxPods of the kubelet.", n->max_pods},
+		{"nodewhy_max_pods_by_type", "Pods that the instance type can address.",
+	         n->max_pods_by_type},
+	};
+
+	for (size_t i = 0; n->known && i < ELEMENTS(gauges); i++) {
+		if (gauges[i].value < 0)
+			continue;
+		head(out, gauges[i].name, "gauge", gauges[i].help);
+		(void) fprintf(out, "%s %d\n", gauges[i].name, gauges[i].value);
+	}
+}
+
+static int replace_in_textfile_dir(const char *dir, const char *text, size_t len)
+{
+	struct files *real = NULL;
+	char path[512];
+	int r;
+
+	/* an option's path is the process's own, not below --root */
+	r = files_new(&real, "/");
+	if (r < 0)
+		return r;
+	(void) text_format(path, sizeof(path), "%s/nodewhy.prom", dir);
+	r = file_replace(real, path, text, len, 0644);
+	files_free(real);
+	return r;
+}
+
+int sink_metrics(const struct files *f, const char *textfile_dir, const struct report *r,
+                 const struct probe_stats *stats)
+{
+	_cleanup_(freep) char *text = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&text, &len);
+	int ret, extra = 0;
+
+	if (!out)
+		return -errno;
+	say_verdict(out, r);
+	say_findings(out, r);
+	say_looks(out, r, stats);
+	say_network(out, &r->node.network);
+	if (fclose(out) != 0)
+		return -ENOMEM;
+	ret = file_replace(f, "/run/nodewhy/metrics.prom", text, len, 0644);
+	if (textfile_dir[0])
+		extra = replace_in_textfile_dir(textfile_dir, text, len);
+	return ret < 0 ? ret : extra;
+}

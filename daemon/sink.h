@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+/* Where a report goes. A sink writes what the report says and decides nothing. Each returns 0 or
+ * the negative errno of what could not be written. */
+
+#include "report-diff.h"
+#include "report-json.h"
+
+enum { FLAP_PER_HOUR = 6 }; /* CONTRACT.md section 5 */
+
+/* What the journal sink remembers: how often each code was said in the hour that runs. */
+struct journal_memory {
+	struct {
+		usec_t hour_began;
+		unsigned said, held_back;
+	} codes[_CODE_MAX];
+	usec_t heartbeat;
+};
+
+/* Raised, cleared and verdict lines of a change; the heartbeat once an hour. before may be NULL. */
+int sink_journal(struct journal_memory *m, const struct report *before, const struct report *after,
+                 const struct report_diff *d);
+/* Fields of one finding for the journal; exposed for the tests. */
+void finding_message(const struct finding *f, bool cleared, char *ret, size_t size);
+void verdict_message(const struct report *r, char *ret, size_t size);
+
+int sink_status(const struct files *f, const struct report *r, const struct report_meta *m);
+int sink_conditions(const struct files *f, const struct report *r);
+/* The text of one condition file, three lines. Returns its length. */
+size_t condition_text(const struct report *r, enum condition c, char *ret, size_t size);
+
+/* Per probe: how often it ran and how long it took, for the metrics. */
+struct probe_stats {
+	uint64_t runs, failures;
+};
+int sink_metrics(const struct files *f, const char *textfile_dir, const struct report *r,
+                 const struct probe_stats *stats);
