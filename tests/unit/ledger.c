@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hysteresis: what is confirmed, what is cleared, what is only starting. */
+#include "ledger.h"
+#include "../tap.h"
+#include "schedule.h"
+
+static enum code judge(const struct observation *o, struct words *w)
+{
+	(void) text_format(w->summary, sizeof(w->summary), "judged %s", outcome_name(o->outcome));
+	return o->outcome == OUTCOME_TIMEOUT   ? CODE_ImdsUnreachable
+	       : o->outcome == OUTCOME_DENIED  ? CODE_ImdsDisabled
+	       : o->outcome == OUTCOME_FOREIGN ? CODE_NONE
+	                                       : CODE_ImdsSlow;
+}
+
+static const struct probe probe = {.name = "imds", .judge = judge};
+static const struct probe graced = {
+	.name = "cni-config", .judge = judge, .grace = 300 * USEC_PER_SEC};
+static struct ledger l;
+static usec_t now;
+
+static bool see(const struct probe *p, const char *subject, enum outcome outcome)
+{
+	struct observation o = {
+		.layer = LAYER_METADATA, .outcome = outcome, .at = now += USEC_PER_SEC};
+
+	(void) text_format(o.probe, sizeof(o.probe), "%s", p->name);
+	(void) text_format(o.subject, sizeof(o.subject), "%s", subject);
+	return ledger_put(&l, p, 0, &o, 1, true, CONFIRM_DAEMON, now);
+}
+
+#define FACT (&l.entries[0].fact)
+
+static void test_confirm(void)
+{
+	usec_t began;
+
+	ok(!see(&probe, "", OUTCOME_OK) && l.n == 1);
+	ok(see(&probe, "", OUTCOME_TIMEOUT) && FACT->code == CODE_NONE &&
+	   FACT->pending == CODE_ImdsUnreachable);
+	began = now;
+	ok(see(&probe, "", OUTCOME_TIMEOUT) && FACT->code == CODE_NONE);
+	ok(!see(&probe, "", OUTCOME_TIMEOUT) && FACT->code == CODE_ImdsUnreachable);
+	ok(FACT->since == began && FACT->last_seen == now && FACT->seen == 3);
+	ok(strcmp(FACT->summary, "judged timeout") == 0);
+	ok(see(&probe, "", OUTCOME_OK) &&
+	   FACT->code == CODE_ImdsUnreachable); /* one good look is luck */
+	ok(!see(&probe, "", OUTCOME_TIMEOUT) && FACT->code == CODE_ImdsUnreachable);
+	(void) see(&probe, "", OUTCOME_OK);
+	ok(!see(&probe, "", OUTCOME_OK) && FACT->code == CODE_NONE && FACT->seen == 0);
+}
+
+static void test_glitch(void)
+{
+	for (int i = 0; i < 100;
+	     i++) { /* one or two bad looks between good ones are never a finding */
+		(void) see(&probe, "", OUTCOME_TIMEOUT);
+		if (i % 2)
+			(void) see(&probe, "", OUTCOME_TIMEOUT);
+		if (FACT->code != CODE_NONE)
+			ok(false);
+		(void) see(&probe, "", OUTCOME_OK);
+	}
+	ok(FACT->code == CODE_NONE && FACT->pending == CODE_NONE);
+	ok(!see(&probe, "", OUTCOME_FOREIGN) && FACT->code == CODE_NONE); /* judged harmless */
+}
+
+static void test_change(void)
+{
+	for (int i = 0; i < 3; i++)
+		(void) see(&probe, "", OUTCOME_TIMEOUT);
+	ok(FACT->code == CODE_ImdsUnreachable);
+	(void) see(&probe, "", OUTCOME_DENIED);
+	(void) see(&probe, "", OUTCOME_DENIED);
+	ok(FACT->code == CODE_ImdsUnreachable); /* the old one stands until the new one is sure */
+	(void) see(&probe, "", OUTCOME_DENIED);
+	ok(FACT->code == CODE_ImdsDisabled);
+	(void) see(&probe, "", OUTCOME_OK);
+	(void) see(&probe, "", OUTCOME_OK);
+	/* two faces of one fault that take turns are raised all the same */
+	for (int i = 0; i < 6; i++)
+		(void) see(&probe, "", i % 2 ? OUTCOME_DENIED : OUTCOME_TIMEOUT);
+	ok(FACT->code != CODE_NONE);
+	(void) see(&probe, "",
+	           OUTCOME_UNKNOWN); /* not seeing any more is no proof, but no finding either */
+	ok(FACT->code != CODE_NONE);
+	(void) see(&probe, "", OUTCOME_UNKNOWN);
+	ok(FACT->code == CODE_NONE);
+}
+
+static void test_gone(void)
+{
+	struct observation none[1];
+
+	for (int i = 0; i < 3; i++)
+		(void) see(&probe, "10.0.0.2", OUTCOME_TIMEOUT);
+	ok(l.n == 1 && FACT->code == CODE_ImdsUnreachable);
+	(void) see(&probe, "10.0.0.3",
+	           OUTCOME_OK); /* the server left resolv.conf: its finding goes with it */
+	ok(l.n == 1 && strcmp(FACT->latest.subject, "10.0.0.3") == 0 && FACT->code == CODE_NONE);
+	(void) ledger_put(&l, &probe, 0, none, 0, false, CONFIRM_DAEMON, now);
+	ok(l.n == 1); /* a run that could not look takes nothing away */
+	(void) ledger_put(&l, &probe, 0, none, 0, true, CONFIRM_DAEMON, now);
+	ok(l.n == 0);
+}
+
+static void test_grace(void)
+{
+	now = 0;
+	for (int i = 0; i < 5; i++)
+		(void) see(&graced, "", OUTCOME_TIMEOUT);
+	ok(FACT->code == CODE_NONE && FACT->graced && FACT->pending == CODE_ImdsUnreachable);
+	now = 300 * USEC_PER_SEC;
+	(void) see(&graced, "", OUTCOME_TIMEOUT);
+	ok(FACT->code == CODE_ImdsUnreachable &&
+	   !FACT->graced); /* it ends, and what lasted counts at once */
+	(void) see(&graced, "", OUTCOME_OK);
+	(void) see(&graced, "", OUTCOME_OK);
+	ok(FACT->code == CODE_NONE && !FACT->graced);
+}
+
+static void test_full(void)
+{
+	static struct observation many[LEDGER_MAX + 10];
+
+	l.n = 0;
+	for (size_t i = 0; i < ELEMENTS(many); i++) {
+		many[i] = (struct observation){.outcome = OUTCOME_TIMEOUT};
+		(void) snprintf(many[i].subject, sizeof(many[i].subject), "%zu", i);
+	}
+	for (int i = 0; i < 4; i++)
+		(void) ledger_put(&l, &probe, 0, many, ELEMENTS(many), true, CONFIRM_DAEMON, now);
+	ok(l.n == LEDGER_MAX && l.entries[LEDGER_MAX - 1].fact.code == CODE_ImdsUnreachable);
+}
+
+int main(void)
+{
+	test_confirm();
+	test_glitch();
+	test_change();
+	test_gone();
+	test_grace();
+	test_full();
+	return done();
+}
