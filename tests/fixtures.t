@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every directory below tests/fixtures holds what a node looked like (capture.json, in the status file's own format) and
+what must be said of it (findings.json). `nodewhy replay` is held against that.
+
+findings.json: {"state": ..., "root": CODE or null, "findings": [{"code", "subject", "severity", "because"}]}, and, where
+it matters, "exit": the exit code (else the state's), "conditions": [the types that are True], "summary": a part of the
+root's summary. Findings are compared whole and in order: one that is not expected is a failure.
+
+usage: fixtures.t [--show NAME...]   prints what is said today, to write a new findings.json from, after reading it
+"""
+import glob
+import json
+import os
+import subprocess
+import sys
+
+NODEWHY = os.environ.get("NODEWHY") or os.path.join(os.environ.get("B", "build/release"), "nodewhy")
+EXITS = {"healthy": 0, "starting": 0, "degraded": 1, "broken": 2, "blind": 3}
+KEYS = ("code", "subject", "severity", "because")
+
+
+def replay(capture):
+    r = subprocess.run([NODEWHY, "replay", capture, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+    try:
+        return r.returncode, json.loads(r.stdout), r.stderr.decode(errors="replace")
+    except ValueError:
+        return r.returncode, None, (r.stdout + r.stderr).decode(errors="replace")
+
+
+def said(status):
+    return {"state": status["verdict"]["state"], "root": status["verdict"]["root"],
+            "conditions": [c["type"] for c in status["conditions"] if c["status"] == "True"],
+            "findings": [{k: f[k] for k in KEYS} for f in status["findings"]]}
+
+
+def invariants(status):
+    """What holds of every report, whatever the fixture."""
+    bad, codes = [], {f["code"] for f in status["findings"]}
+    serious = [f for f in status["findings"] if f["severity"] != "notice"]
+    if bool(status["verdict"]["root"]) != bool(serious):
+        bad.append(f"root is {status['verdict']['root']} with {len(serious)} findings")
+    because = {f["code"]: f["because"] for f in status["findings"]}
+    for f in status["findings"]:
+        at, steps = f["code"], 0
+        while because.get(at) and steps <= len(because):
+            at, steps = because[at], steps + 1
+        if at not in codes or because.get(at):
+            bad.append(f"{f['code']}: following because does not end at a root")
+        if not f["summary"] or len(f["summary"].encode()) > 160 or "\n" in f["summary"]:
+            bad.append(f"{f['code']}: summary is not one line of 1 to 160 bytes: {f['summary']!r}")
+        if not f["remedy"] or "{" in f["remedy"] or "\n" in f["remedy"]:
+            bad.append(f"{f['code']}: remedy cannot be typed: {f['remedy']!r}")
+    if not any(f["because"] is None for f in status["findings"]) and status["findings"]:
+        bad.append("no finding is a root")
+    return bad
+
+
+def judge(directory):
+    with open(os.path.join(directory, "findings.json")) as f:
+        want = json.load(f)
+    code, status, noise = replay(os.path.join(directory, "capture.json"))
+    if status is None:
+        return [f"exit code {code}, no JSON: {noise[:2000]}"]
+    got, bad = said(status), []
+    for key in ("state", "root", "findings", "conditions"):
+        if key in want and got[key] != want[key]:
+            bad += [f"{key}: wanted {json.dumps(want[key])}", f"{key}: got    {json.dumps(got[key])}"]
+    expected = want.get("exit", EXITS[want["state"]])
+    if code != expected:
+        bad.append(f"exit code: wanted {expected}, got {code}")
+    if want.get("summary", "") not in (status["verdict"]["summary"] or ""):
+        bad.append(f"summary: wanted {want['summary']!r} in {status['verdict']['summary']!r}")
+    if noise:
+        bad.append(f"stderr: {noise}")
+    return bad + invariants(status)
+
+
+def same_twice(capture):
+    """A replay of what replay prints says the same: the status file loses nothing that the diagnosis needs."""
+    _, first, _ = replay(capture)
+    if first is None:
+        return ["no JSON"]
+    path = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"nodewhy-fixture-{os.getpid()}.json")
+    with open(path, "w") as f:
+        json.dump(first, f)
+    try:
+        _, second, noise = replay(path)
+    finally:
+        os.unlink(path)
+    if second is None:
+        return [noise]
+    a, b = said(first), said(second)
+    return [] if a == b else [f"first  {json.dumps(a)}", f"second {json.dumps(b)}"]
+
+
+def main():
+    if "--show" in sys.argv:
+        for name in sys.argv[2:]:
+            _, status, noise = replay(os.path.join("tests/fixtures", name, "capture.json"))
+            print(json.dumps(said(status), indent=1) if status else noise)
+        return 0
+    n = failed = 0
+    for directory in sorted(glob.glob("tests/fixtures/*/")):
+        name = os.path.basename(os.path.dirname(directory))
+        for what, bad in ((name, judge(directory)), (f"{name}, replayed from its own replay", same_twice(directory + "capture.json"))):
+            n += 1
+            failed += bool(bad)
+            print(f"{'not ' if bad else ''}ok {n} - {what}")
+            for line in bad:
+                print("#", line)
+    if n == 0:
+        print("not ok 1 - there are fixtures")
+        n = failed = 1
+    print(f"1..{n}")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
