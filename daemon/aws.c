@@ -138,7 +138,8 @@ int aws_endpoint_url(const char *url, char ret_scheme[8], char *ret_host, size_t
 	end = host + strcspn(host, "/?#");
 	brackets = host[0] == '[';
 	if (brackets) {
-		after = memchr(++host, ']', (size_t) (end - host));
+		host++;
+		after = memchr(host, ']', (size_t) (end - host));
 		if (!after)
 			return -EINVAL;
 		n = (size_t) (after++ - host);
