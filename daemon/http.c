@@ -20,7 +20,7 @@ enum { HEADERS_BYTES_MAX = 32768, IDLE_CONNECTIONS_MAX = 4 };
 struct http {
 	sd_event *event;
 	CURLM *multi;
-	sd_event_source *timer;
+	sd_event_source *timer, *at_once;
 	bool ca_is_file; /* libcurl's own CA is one file, so that its directory can be left out */
 };
 
@@ -229,13 +229,23 @@ static int on_io(sd_event_source *s, int fd, uint32_t revents, void *userdata)
 	return 0;
 }
 
-static int on_timer(sd_event_source *s, uint64_t usec, void *userdata)
+static void time_is_up(struct http *h)
 {
-	struct http *h = userdata;
 	int running;
 
 	(void) curl_multi_socket_action(h->multi, CURL_SOCKET_TIMEOUT, 0, &running);
 	drain(h);
+}
+
+static int on_timer(sd_event_source *s, uint64_t usec, void *userdata)
+{
+	time_is_up(userdata);
+	return 0;
+}
+
+static int on_at_once(sd_event_source *s, void *userdata)
+{
+	time_is_up(userdata);
 	return 0;
 }
 
@@ -260,11 +270,15 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *userdata, voi
 	return 0;
 }
 
+/* "Now" is not a timer's business: sd-event would let it slip by up to its accuracy, and a timerfd
+ * would have to be set. */
 static int on_timeout_wanted(CURLM *multi, long ms, void *userdata)
 {
 	struct http *h = userdata;
 
-	if (ms < 0)
+	if (sd_event_source_set_enabled(h->at_once, ms == 0 ? SD_EVENT_ONESHOT : SD_EVENT_OFF) < 0)
+		return -1;
+	if (ms <= 0)
 		return sd_event_source_set_enabled(h->timer, SD_EVENT_OFF) < 0 ? -1 : 0;
 	if (sd_event_source_set_time_relative(h->timer, (uint64_t) ms * USEC_PER_MSEC) < 0)
 		return -1;
@@ -291,6 +305,7 @@ struct http *http_free(struct http *h)
 	if (h->multi)
 		(void) curl_multi_cleanup(h->multi);
 	sd_event_source_disable_unref(h->timer);
+	sd_event_source_disable_unref(h->at_once);
 	sd_event_unref(h->event);
 	free(h);
 	curl_global_cleanup();
@@ -329,6 +344,10 @@ int http_new(struct http **ret, sd_event *event)
 	                               h);
 	if (r >= 0)
 		r = sd_event_source_set_enabled(h->timer, SD_EVENT_OFF);
+	if (r >= 0)
+		r = sd_event_add_defer(event, &h->at_once, on_at_once, h);
+	if (r >= 0)
+		r = sd_event_source_set_enabled(h->at_once, SD_EVENT_OFF);
 	if (r >= 0)
 		r = set_up_multi(h);
 	if (r < 0) {
@@ -515,6 +534,8 @@ struct http_call *http_call_free(struct http_call *c)
 		curl_easy_cleanup(c->easy);
 	}
 	sd_event_source_disable_unref(c->connect_timer);
+	for (struct curl_slist *l = c->headers; l; l = l->next)
+		explicit_bzero(l->data, strlen(l->data)); /* a metadata token */
 	curl_slist_free_all(c->headers);
 	curl_slist_free_all(c->connect_to);
 	if (c->body)
