@@ -3,7 +3,7 @@
 
 from world import tlsd
 
-from .table import ANY, EITHER, broken, degraded, scenario, sound
+from .table import ANY, broken, degraded, scenario, sound
 
 LONG = 6 * 3600
 
@@ -745,7 +745,7 @@ def _(w):
 
 
 @broken("two/ec2-timeout-and-no-cni", "EndpointTimeout", {
-    "EndpointTimeout": None, "CniConfigMissing": EITHER}, subject="ec2")
+    "EndpointTimeout": None, "CniConfigMissing": "EndpointTimeout"}, subject="ec2")
 def _(w):
     w.endpoint_drop("ec2")
     w.cni_absent()
