@@ -25,14 +25,16 @@ struct http_request {
 	bool keep_alive;                 /* may reuse and leave open a connection of this multi */
 };
 
-/* How far a call came: tells which layer failed. */
+/* How far a call came: tells which layer failed. In HTTP_TLS, UNTRUSTED is a certificate that does
+ * not verify, ABSENT a CA file that cannot be used, MALFORMED a peer that does not speak TLS. */
 enum http_stage { HTTP_CONNECTING, HTTP_TLS, HTTP_WAITING, HTTP_DONE };
 
 struct http_reply {
 	enum outcome
 		outcome; /* OK: an HTTP status line came, whichever; else how the stage failed */
 	enum http_stage stage; /* the stage that was not finished; HTTP_DONE with OK */
-	int code; /* HTTP status when OK; else errno of the socket, or X509 error, or 0 */
+	int code;   /* HTTP status when OK; else errno of the socket, or X509 error, or 0 */
+	int status; /* HTTP status of the status line that came, whatever the outcome; else 0 */
 	usec_t connect, tls, first_byte, total; /* durations from the start; 0: not reached */
 	bool reused;      /* an open connection was used: connect and tls are 0 */
 	const char *body; /* NUL-terminated; valid during the callback only */
@@ -57,5 +59,7 @@ struct http *http_free(struct http *h);
  * well formed (no literal address, body_max 0), -ENOMEM. done is never called from inside. */
 int http_call_new(struct http_call **ret, struct http *h, const struct http_request *rq,
                   http_done_t done, void *userdata);
+/* True once the TCP connection of a call in flight stands, or one was reused. */
+bool http_call_connected(const struct http_call *c);
 /* Cancels when in flight. The body is wiped: it may have been a credential. */
 struct http_call *http_call_free(struct http_call *c);

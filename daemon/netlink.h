@@ -36,7 +36,7 @@ struct net_addr {
 };
 
 struct net_rule {
-	uint8_t family, action; /* AF_*, FR_ACT_* */
+	uint8_t family, action, protocol; /* AF_*, FR_ACT_*, RTPROT_* */
 	uint32_t priority, table;
 	struct address src, dst; /* family 0: any */
 	uint8_t src_len, dst_len;
@@ -52,14 +52,15 @@ struct net_route {
 	int oif;                     /* 0: none; of the first hop when there are several */
 };
 
-/* Owned by the instrument; valid until the next netlink_snapshot(). */
+/* Owned by the instrument; valid until the next netlink_snapshot() or the return to the event loop.
+ */
 struct net {
 	const struct net_link *links;
 	const struct net_addr *addrs;
 	const struct net_rule *rules;
 	const struct net_route *routes;
 	size_t n_links, n_addrs, n_rules, n_routes;
-	uint64_t generation; /* rises with every dump that was made */
+	uint64_t generation; /* rises with every change that was taken over */
 	bool partial;        /* a dump was interrupted or overran three times in a row */
 };
 
@@ -78,6 +79,12 @@ int netlink_snapshot(struct netlink *n, usec_t now, usec_t max_age, const struct
 const struct net_link *net_link_by_mac(const struct net *n, const char *mac); /* hardware first */
 const struct net_link *net_link_by_index(const struct net *n, int index);
 const struct net_link *net_link_by_name(const struct net *n, const char *name);
+/* A network card of this machine by its looks: Ethernet, and either hardware or a veth that is
+ * named as hardware is (eth0, ens5), which is what some virtual machines and containers are given.
+ */
+bool net_link_is_nic(const struct net_link *l);
+/* True when the link is up and its operational state lets packets pass. */
+bool net_link_is_up(const struct net_link *l);
 /* The default route of a family in a table with the lowest priority, or NULL. */
 const struct net_route *net_default_route(const struct net *n, int family, uint32_t table);
 /* The longest-prefix route of a table that holds a, or NULL. Rules are not walked. */

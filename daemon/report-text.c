@@ -233,10 +233,13 @@ static void gather_row(const json_t *looks, const char *layer, struct row *ret)
 static void say_row(FILE *out, const char *layer, const struct row *row, const json_t *finding,
                     const struct text_options *o)
 {
-	const char *mark = "ok", *text = text_of(row->first_ok, "detail");
+	const char *mark = "ok", *text, *ok_subject = text_of(row->first_ok, "subject");
 	enum tone t = TONE_GOOD;
 	char line[512];
 
+	(void) text_format(line, sizeof(line), "%s%s%s", ok_subject, ok_subject[0] ? ": " : "",
+	                   text_of(row->first_ok, "detail"));
+	text = line;
 	if (finding) {
 		const char *subject = text_of(finding, "subject");
 
@@ -283,8 +286,8 @@ static void say_layers(FILE *out, const json_t *status, const struct text_option
 	}
 	if (!none[0])
 		return;
-	(void) fprintf(out, "  %snot looked at:", on(o, TONE_DIM));
-	text_wrap(out, none, 16, 4);
+	(void) fprintf(out, "  %snot looked at: ", on(o, TONE_DIM));
+	text_wrap(out, none, 17, 4);
 	(void) fprintf(out, "%s", off(o, TONE_DIM));
 }
 

@@ -17,7 +17,7 @@ CC = os.environ.get("CC", "cc")
 
 # What of libc computes on its arguments and does nothing else. (A failed assertion ends the program: it may say so.)
 PURE = set("""
-memcpy memmove memset memcmp memchr memrchr memmem rawmemchr mempcpy strlen strnlen strcmp strncmp strcasecmp strncasecmp strchr strrchr
+fnmatch memcpy memmove memset memcmp memchr memrchr memmem rawmemchr mempcpy strlen strnlen strcmp strncmp strcasecmp strncasecmp strchr strrchr
 strchrnul strstr strcasestr strspn strcspn strpbrk stpcpy strcpy strncpy strcat strsep strdup strndup strerror strerror_r
 strerrordesc_np strerrorname_np __xpg_strerror_r
 snprintf vsnprintf strtol strtoul strtoll strtoull strtod atoi qsort bsearch abs labs

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <ctype.h>
+#include <errno.h>
+#include <strings.h>
+
+#include "aws.h"
+
+static const char *const services[] = {
+#define X(id, name) [SERVICE_##id] = name,
+	SERVICES(X)
+#undef X
+};
+
+/* "aws" is last: it is the partition of every region that no other prefix claims. */
+static const struct partition partitions[] = {
+	{"aws-cn", "amazonaws.com.cn", "api.amazonwebservices.com.cn", "cn-"},
+	{"aws-us-gov", "amazonaws.com", "api.aws", "us-gov-"},
+	{"aws-iso", "c2s.ic.gov", "api.aws.ic.gov", "us-iso-"},
+	{"aws-iso-b", "sc2s.sgov.gov", "api.aws.scloud", "us-isob-"},
+	{"aws-iso-e", "cloud.adc-e.uk", "api.cloud-aws.adc-e.uk", "eu-isoe-"},
+	{"aws-iso-f", "csp.hci.ic.gov", "api.aws.hci.ic.gov", "us-isof-"},
+	{"aws-eusc", "amazonaws.eu", "api.amazonwebservices.eu", "eusc-"},
+	{"aws", "amazonaws.com", "api.aws", ""},
+};
+
+const char *service_name(enum service s)
+{
+	return services[s];
+}
+
+int service_from_name(const char *s)
+{
+	for (int i = 0; i < _SERVICE_MAX; i++)
+		if (strcmp(services[i], s) == 0)
+			return i;
+	return -EINVAL;
+}
+
+/* Lower-case words joined by single dashes: two letters or more, words, and a number at the end. */
+bool aws_is_region(const char *s)
+{
+	size_t parts = 1, digits = 0, letters = 0, first = 0;
+
+	if (strlen(s) >= AWS_REGION_MAX)
+		return false;
+	for (const char *p = s; *p; p++) {
+		if (*p == '-') {
+			if (digits + letters == 0 || (parts > 1 && letters == 0))
+				return false;
+			if (parts++ == 1)
+				first = digits ? 0 : letters;
+			digits = letters = 0;
+		} else if (*p >= '0' && *p <= '9') {
+			digits++;
+		} else if (*p >= 'a' && *p <= 'z') {
+			letters++;
+		} else {
+			return false;
+		}
+	}
+	return parts >= 3 && first >= 2 && digits > 0 && letters == 0;
+}
+
+const struct partition *aws_partition_of(const char *region)
+{
+	if (!aws_is_region(region))
+		return NULL;
+	for (size_t i = 0; i < ELEMENTS(partitions); i++) {
+		const char *prefix = partitions[i].region_prefix;
+
+		if (strncmp(region, prefix, strlen(prefix)) == 0)
+			return &partitions[i];
+	}
+	return NULL;
+}
+
+/* In GovCloud the plain names are the FIPS ones; only with dual-stack do they have names of their
+ * own. */
+static bool fips_is_plain(const struct partition *p, const struct aws_name_options *o)
+{
+	return strcmp(p->name, "aws-us-gov") == 0 && !o->dualstack;
+}
+
+int aws_host(enum service s, const struct aws_name_options *o, char *ret, size_t size)
+{
+	const struct partition *p = o->region ? aws_partition_of(o->region) : NULL;
+	const char *suffix;
+	int n;
+
+	if (!p)
+		return -EINVAL;
+	if (o->dualstack && strncmp(p->name, "aws-iso", strlen("aws-iso")) == 0)
+		return -EOPNOTSUPP;
+	suffix = o->dualstack                ? p->dualstack_suffix
+	         : o->domain && o->domain[0] ? o->domain
+	                                     : p->suffix;
+	n = snprintf(ret, size, "%s%s.%s.%s", services[s],
+	             o->fips && !fips_is_plain(p, o) ? "-fips" : "", o->region, suffix);
+	return n < 0 || (size_t) n >= size ? -EINVAL : 0;
+}
+
+static bool is_host(const char *s, size_t len, bool brackets)
+{
+	for (size_t i = 0; i < len; i++)
+		if (!isalnum((unsigned char) s[i]) && !strchr(brackets ? ":." : ".-_", s[i]))
+			return false;
+	return len > 0;
+}
+
+static int parse_port(const char *s, size_t len, uint16_t *ret)
+{
+	char text[8];
+	uint64_t port;
+	int r;
+
+	if (len >= sizeof(text))
+		return -EINVAL;
+	memcpy(text, s, len);
+	text[len] = 0;
+	r = text_to_uint(text, 1, UINT16_MAX, &port);
+	if (r < 0)
+		return -EINVAL;
+	*ret = (uint16_t) port;
+	return 0;
+}
+
+int aws_endpoint_url(const char *url, char ret_scheme[8], char *ret_host, size_t host_size,
+                     uint16_t *ret_port)
+{
+	bool tls = strncasecmp(url, "https://", 8) == 0, brackets;
+	uint16_t port = tls ? 443 : 80;
+	const char *host, *end, *after;
+	size_t n;
+
+	if (!tls && strncasecmp(url, "http://", 7) != 0)
+		return -EINVAL;
+	host = url + (tls ? 8 : 7);
+	end = host + strcspn(host, "/?#");
+	brackets = host[0] == '[';
+	if (brackets) {
+		host++;
+		after = memchr(host, ']', (size_t) (end - host));
+		if (!after)
+			return -EINVAL;
+		n = (size_t) (after++ - host);
+	} else {
+		after = memchr(host, ':', (size_t) (end - host));
+		after = after ? after : end;
+		n = (size_t) (after - host);
+	}
+	if (!is_host(host, n, brackets) || n >= host_size)
+		return -EINVAL;
+	if (after < end &&
+	    (*after != ':' || parse_port(after + 1, (size_t) (end - after - 1), &port) < 0))
+		return -EINVAL;
+	memcpy(ret_host, host, n);
+	ret_host[n] = 0;
+	(void) snprintf(ret_scheme, 8, "%s", tls ? "https" : "http");
+	*ret_port = port;
+	return 0;
+}
+
+/* The words of a YAML or JSON text: enough to find an argument and the one after it, whichever way
+ * the list is written. */
+struct words_of {
+	const char *p, *end;
+};
+
+static const char separators[] = " \t\r\n,[]{}\"'";
+
+static bool is_separator(char c)
+{
+	return c == 0 || strchr(separators, c);
+}
+
+static bool next_word(struct words_of *w, const char **ret, size_t *ret_len)
+{
+	for (;;) {
+		const char *start;
+
+		while (w->p < w->end && is_separator(*w->p))
+			w->p++;
+		if (w->p == w->end)
+			return false;
+		start = w->p;
+		if (*start == '#') {
+			while (w->p < w->end && *w->p != '\n')
+				w->p++;
+			continue;
+		}
+		while (w->p < w->end && !is_separator(*w->p))
+			w->p++;
+		if (w->p - start == 1 && *start == '-') /* a list item's dash */
+			continue;
+		*ret = start;
+		*ret_len = (size_t) (w->p - start);
+		return true;
+	}
+}
+
+static bool word_is(const char *word, size_t len, const char *s)
+{
+	return strlen(s) == len && memcmp(word, s, len) == 0;
+}
+
+static int copy_word(char *ret, size_t size, const char *word, size_t len)
+{
+	if (len == 0 || len >= size)
+		return -ENOENT;
+	memcpy(ret, word, len);
+	ret[len] = 0;
+	return 0;
+}
+
+/* "--flag VALUE" or "--flag=VALUE": the first one. */
+static int argument(const char *text, size_t text_len, const char *flag, char *ret, size_t size)
+{
+	struct words_of w = {text, text + text_len};
+	size_t len, n = strlen(flag);
+	const char *word;
+
+	while (next_word(&w, &word, &len)) {
+		if (word_is(word, len, flag))
+			return next_word(&w, &word, &len) ? copy_word(ret, size, word, len)
+			                                  : -ENOENT;
+		if (len > n && memcmp(word, flag, n) == 0 && word[n] == '=')
+			return copy_word(ret, size, word + n + 1, len - n - 1);
+	}
+	return -ENOENT;
+}
+
+/* X.yl4.R.eks.amazonaws.com, or X.gr7.eks-cluster.R.api.aws for clusters with dual-stack names. */
+static int region_from_host(char *host, char ret[static AWS_REGION_MAX])
+{
+	char *before = NULL, *label;
+
+	while ((label = strsep(&host, "."))) {
+		const char *found = NULL;
+
+		if (before && strcmp(label, "eks") == 0)
+			found = before;
+		else if (before && strcmp(before, "eks-cluster") == 0)
+			found = label;
+		if (found && aws_is_region(found))
+			return copy_word(ret, AWS_REGION_MAX, found, strlen(found));
+		before = label;
+	}
+	return -ENOENT;
+}
+
+static int region_from_server(const char *text, size_t text_len, char ret[static AWS_REGION_MAX])
+{
+	struct words_of w = {text, text + text_len};
+	const char *word;
+	size_t len;
+
+	while (next_word(&w, &word, &len)) {
+		char url[512], scheme[8], host[256];
+		uint16_t port;
+
+		if (copy_word(url, sizeof(url), word, len) == 0 &&
+		    aws_endpoint_url(url, scheme, host, sizeof(host), &port) == 0 &&
+		    region_from_host(host, ret) == 0)
+			return 0;
+	}
+	return -ENOENT;
+}
+
+int region_from_kubeconfig(const char *text, size_t len, char ret[static AWS_REGION_MAX])
+{
+	char region[AWS_REGION_MAX];
+
+	if (argument(text, len, "--region", region, sizeof(region)) == 0 && aws_is_region(region))
+		return copy_word(ret, AWS_REGION_MAX, region, strlen(region));
+	return region_from_server(text, len, ret);
+}
+
+int region_from_search(const char *search, char ret[static AWS_REGION_MAX])
+{
+	static const char tail[] = ".compute.internal";
+	char name[256], *dot;
+	size_t n = strlen(search);
+
+	if (copy_word(name, sizeof(name), search, n) < 0)
+		return -ENOENT;
+	for (char *p = name; *p; p++)
+		*p = (char) tolower((unsigned char) *p);
+	if (name[n - 1] == '.')
+		name[--n] = 0;
+	if (strcmp(name, "ec2.internal") == 0)
+		return copy_word(ret, AWS_REGION_MAX, "us-east-1", strlen("us-east-1"));
+	if (n < sizeof(tail) || strcmp(name + n - (sizeof(tail) - 1), tail) != 0)
+		return -ENOENT;
+	dot = name + n - (sizeof(tail) - 1);
+	*dot = 0;
+	return aws_is_region(name) ? copy_word(ret, AWS_REGION_MAX, name, strlen(name)) : -ENOENT;
+}
+
+/* A cluster's name is at most 100 of letters, digits, '-' and '_'. */
+static bool is_cluster(const char *s)
+{
+	return strlen(s) <= 100 && is_host(s, strlen(s), false) && !strchr(s, '.');
+}
+
+int cluster_from_kubeconfig(const char *text, size_t len, char *ret, size_t size)
+{
+	static const char *const flags[] = {"--cluster-name", "--cluster-id", "-i"};
+	char name[128];
+
+	for (size_t i = 0; i < ELEMENTS(flags); i++)
+		if (argument(text, len, flags[i], name, sizeof(name)) == 0 && is_cluster(name))
+			return copy_word(ret, size, name, strlen(name));
+	return -ENOENT;
+}

@@ -1,0 +1,449 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenarios of `nodewhy run`: what it says in its journal and files when a fault comes and goes."""
+
+import json
+import os
+import re
+import time
+
+from world.world import REPOSITORY
+
+from . import contract
+from .table import daemon
+
+HOOK = os.path.join(REPOSITORY, "packaging/npd/nodewhy-condition")
+PRIORITY = {"fatal": "3", "degraded": "4", "notice": "5"}
+
+
+def holds(what, bad):
+    assert not bad, what + ": " + "; ".join(bad)
+
+
+def start(w, state="healthy", **options):
+    """A daemon that has come to its first verdict."""
+    d = w.daemon(**options)
+    d.wait_notified("READY=1", timeout=10)
+    if state:
+        d.wait_state(state, timeout=15)
+    return d
+
+
+def alarms(d):
+    """Journal entries about findings that are no notices."""
+    return [(e.get("NODEWHY_STATE"), e.get("NODEWHY_CODE"), e.get("MESSAGE")) for e in d.journal
+            if e.get("NODEWHY_STATE") == "raised" and e.get("PRIORITY", "") < "5"]
+
+
+def files_hold(w, d):
+    """Everything in /run/nodewhy keeps the contract, and agrees with itself."""
+    s = d.status()
+    holds("status.json", contract.schema(s))
+    holds("status.json", contract.meaning(s))
+    holds("status.json", contract.secrets(w.tree.read("run/nodewhy/status.json").decode()))
+    assert os.stat(w.tree.at("run/nodewhy/status.json")).st_mode & 0o777 == 0o644, "status.json mode"
+    assert s["boot_id"].replace("-", "") == w.tree.boot_id.replace("-", ""), "boot_id is not DIR's own"
+    assert abs(s["uptime_s"] - w.uptime()) < 70, "uptime_s %r is not DIR's own" % s["uptime_s"]
+    assert s["valid_for_s"] > 0, "valid_for_s"
+    for c in s["conditions"]:
+        lines = d.condition(c["type"])
+        holds("conditions", contract.condition_file(c["type"], lines, w.uptime()))
+        want = {"True": "1", "False": "0", "Unknown": "2"}[c["status"]]
+        assert lines[0] == want, "conditions/%s says %s, status.json %s" % (c["type"], lines[0],
+                                                                          c["status"])
+    holds("metrics.prom", contract.metrics(w.tree.read("run/nodewhy/metrics.prom").decode()))
+    left = [n for n in os.listdir(w.tree.at("run/nodewhy")) if n not in (
+        "status.json", "conditions", "metrics.prom")]
+    assert not left, "files left in /run/nodewhy: %s" % left
+    return s
+
+
+def raised(w, d, code, timeout=15.0, severity="fatal"):
+    """The journal entry that raises a code, with every field of CONTRACT.md section 5."""
+    e = d.wait_journal("raised " + code, timeout, NODEWHY_STATE="raised", NODEWHY_CODE=code)
+    layer = contract.catalogue()[code][0]
+    assert e.get("SYSLOG_IDENTIFIER") == "nodewhy", "SYSLOG_IDENTIFIER %r" % e.get("SYSLOG_IDENTIFIER")
+    assert e.get("PRIORITY") == PRIORITY[severity], "PRIORITY %r" % e.get("PRIORITY")
+    assert re.fullmatch(r"[0-9a-f]{32}", e.get("MESSAGE_ID", "")), "MESSAGE_ID %r" % e.get("MESSAGE_ID")
+    assert e.get("NODEWHY_LAYER") == layer, "NODEWHY_LAYER %r" % e.get("NODEWHY_LAYER")
+    assert "NODEWHY_SUBJECT" in e and "NODEWHY_VERDICT" in e, "fields: %s" % sorted(e)
+    assert e["MESSAGE"].startswith(code + ": "), "MESSAGE %r" % e["MESSAGE"]
+    assert isinstance(json.loads(e.get("NODEWHY_EVIDENCE", "null")), dict), "NODEWHY_EVIDENCE"
+    return e
+
+
+def cleared(d, code, timeout=20.0):
+    e = d.wait_journal("cleared " + code, timeout, NODEWHY_STATE="cleared", NODEWHY_CODE=code)
+    assert e.get("PRIORITY") == "6", "a cleared entry has PRIORITY %r" % e.get("PRIORITY")
+    return e
+
+
+def hook(w, kind):
+    """(exit code, line) of the sh hook, as in NPD's container: only /run/nodewhy and /proc/uptime."""
+    p = w.run(["unshare", "-m", "sh", "-c", "mount --make-rprivate / && mount -t tmpfs tmpfs /run && "
+               "mkdir /run/nodewhy && mount --bind \"$1/run/nodewhy\" /run/nodewhy && "
+               "mount --bind \"$1/proc/uptime\" /proc/uptime && exec sh \"$2\" \"$3\"",
+               "sh", w.root, HOOK, kind])
+    assert not p.stderr, "the hook says on stderr: %s" % p.stderr
+    return p.returncode, p.stdout
+
+
+def verb(w, *argv):
+    w.tree.uptime(w.uptime())
+    p = w.run([w.binary(), *argv, "--root", w.root])
+    return p.returncode, p.stdout
+
+
+def hook_agrees(w, d, kind, code):
+    d.poll()
+    line = d.condition(kind)[1]
+    got = hook(w, kind)
+    assert got == (code, line + "\n"), "hook: %r, file: %r" % (got, d.condition(kind))
+    got = verb(w, "condition", kind)
+    assert (got[0], got[1].strip()) == (code, line), "nodewhy condition: %r" % (got,)
+
+
+def fault_and_heal(w, fault, code, condition, severity="fatal", within=15.0, **options):
+    """The whole life of one finding: raised, written everywhere, cleared, gone everywhere."""
+    d = start(w, **options)
+    files_hold(w, d)
+    assert not alarms(d), "alarms on a sound node: %s" % alarms(d)
+    began = time.monotonic()
+    undo = fault()
+    state = {"fatal": "broken", "degraded": "degraded"}[severity]
+    s = d.wait_root(code, timeout=within)
+    assert s["verdict"]["state"] == state, "state %s" % s["verdict"]["state"]
+    took = time.monotonic() - began
+    assert took < within, "%s after %.1f s" % (code, took)
+    raised(w, d, code, severity=severity)
+    e = d.wait_journal("verdict", NODEWHY_STATE="verdict", NODEWHY_VERDICT=state)
+    assert re.match(r"verdict %s: %s: .+\. Fix: .+" % (state, code), e["MESSAGE"], re.S), e["MESSAGE"]
+    d.wait("condition", lambda: d.condition(condition)[0] == "1")
+    files_hold(w, d)
+    assert d.condition(condition)[1].startswith(code + ": "), d.condition(condition)
+    others = [c["type"] for c in d.status()["conditions"] if c["status"] == "True"]
+    assert others == [condition], "one fault makes these conditions True: %s" % others
+    hook_agrees(w, d, condition, 1)
+    got = verb(w, "status")
+    assert got[0] == contract.EXIT[state] and code in got[1], "nodewhy status: %r" % (got,)
+    undo()
+    cleared(d, code)
+    d.wait_state("healthy", timeout=20)
+    d.wait("condition", lambda: d.condition(condition)[0] == "0")
+    d.wait_journal("verdict healthy", NODEWHY_STATE="verdict", NODEWHY_VERDICT="healthy")
+    files_hold(w, d)
+    hook_agrees(w, d, condition, 0)
+    lines = [(x.get("NODEWHY_STATE"), x.get("NODEWHY_CODE")) for x in d.journal]
+    assert lines.count(("raised", code)) == 1 and lines.count(("cleared", code)) == 1, lines
+    history = [json.loads(x) for x in w.tree.read("var/lib/nodewhy/history.jsonl").splitlines()]
+    assert len(history) >= 2 and code in json.dumps(history), "history: %s" % history[-4:]
+    assert d.stop() == 0, "exit status after SIGTERM"
+    return d
+
+
+def probe_is_bad(name):
+    return lambda s: any(p["name"] == name and p["outcome"] not in ("ok", "skipped") for p in s["probes"])
+
+
+def wait_event(d, what, test, limit=1.0):
+    """Visible in status.json within a second: by an event, a poll would take up to 5 s."""
+    return d.wait_status(what, test, timeout=limit)
+
+
+@daemon("run/start-and-stop", enis=2, pods=5)
+def _(w):
+    """READY, WATCHDOG, every file, no alarm, and a clean end."""
+    d = start(w, watchdog=1.0)
+    s = files_hold(w, d)
+    assert s["network"]["pod_ips_in_use"] == 5, s["network"]
+    assert {c["type"]: c["status"] for c in s["conditions"] if c["status"] != "False"
+            and c["type"] in contract.JUDGED} == {}, s["conditions"]
+    d.wait_notified("WATCHDOG=1", timeout=3)
+    got = verb(w, "status", "--json")
+    assert got[0] == 0 and json.loads(got[1])["verdict"]["state"] == "healthy", got
+    assert not alarms(d), alarms(d)
+    hook_agrees(w, d, "DnsProblem", 0)
+    began = time.monotonic()
+    assert d.stop() == 0, "exit status after SIGTERM"
+    assert time.monotonic() - began < 2, "stopped after %.1f s" % (time.monotonic() - began)
+    lines = [x for _, x in d.notified]
+    assert "STOPPING=1" in lines and lines.index("READY=1") < lines.index("STOPPING=1"), lines
+    assert lines.count("READY=1") == 1, lines
+    loud = [e["MESSAGE"] for e in d.journal if e.get("PRIORITY", "7") <= "4"]
+    assert not loud, loud
+
+
+@daemon("run/watchdog-goes-on-while-all-is-silent")
+def _(w):
+    """A blocked loop would miss the watchdog: it is fed while every packet is lost."""
+    d = start(w, watchdog=1.0)
+    w.imds_drop()
+    w.dns_drop()
+    w.endpoint_drop()
+    began = time.monotonic()
+    d.wait_state("broken", timeout=15)
+    beats = [t for t, x in d.notified if x == "WATCHDOG=1" and t > began] + [time.monotonic()]
+    gaps = [b - a for a, b in zip([began] + beats, beats)]
+    assert max(gaps) < 1.0, "%.2f s without WATCHDOG=1 of 1.0" % max(gaps)
+
+
+@daemon("run/metadata-silent-and-back", pods=3)
+def _(w):
+    fault_and_heal(w, w.imds_drop, "ImdsUnreachable", "InstanceMetadataProblem")
+
+
+@daemon("run/metadata-blocked-here-and-back")
+def _(w):
+    fault_and_heal(w, w.imds_route_prohibit, "MetadataRouteBlocked", "HostNetworkProblem")
+
+
+@daemon("run/dns-silent-and-back")
+def _(w):
+    fault_and_heal(w, w.dns_drop, "ResolverUnreachable", "DnsProblem")
+
+
+@daemon("run/endpoint-untrusted-and-back")
+def _(w):
+    fault_and_heal(w, w.endpoint_untrusted, "EndpointUntrusted", "AwsEndpointProblem", within=40.0)
+
+
+@daemon("run/cni-file-gone-and-back")
+def _(w):
+    fault_and_heal(w, w.cni_absent, "CniConfigMissing", "CniProblem")
+
+
+@daemon("run/no-default-route-and-back")
+def _(w):
+    fault_and_heal(w, w.no_default_route, "DefaultRouteMissing", "HostNetworkProblem")
+
+
+@daemon("run/everything-silent")
+def _(w):
+    """Under 15 s after the fault begins: the right root, one page a root."""
+    d = start(w)
+    for fault in (w.imds_drop, w.dns_drop, w.endpoint_drop):
+        fault()
+    s = d.wait_status("both roots", lambda s: {"ImdsUnreachable", "ResolverUnreachable"} <= {
+        f["code"] for f in s["findings"] if f["because"] is None}, timeout=15)
+    assert s["verdict"]["root"] == "ImdsUnreachable", s["verdict"]
+    files_hold(w, d)
+    w.heal()
+    d.wait_state("healthy", timeout=30)
+    assert d.stop() == 0
+
+
+@daemon("run/tokens-forgotten")
+def _(w):
+    """A 401 for a cached token is answered with a fresh one, and is no finding."""
+    d = start(w)
+    seq = d.status()["seq"]
+    n = len(w.imds.requests)
+    w.imds_forget_tokens()
+    d.wait("a fresh token", lambda: [r[3] for r in w.imds.requests[n:] if r[1] == "PUT"], timeout=15)
+    d.wait("metadata with it", lambda: any(r[1] == "GET" and r[3] == 200 for r in w.imds.requests[
+        max(i for i, r in enumerate(w.imds.requests) if r[1] == "PUT"):]), timeout=10)
+    assert 401 in [r[3] for r in w.imds.requests[n:]], "the token was not kept"
+    assert d.status()["verdict"]["state"] == "healthy" and not alarms(d), alarms(d)
+    assert d.status()["seq"] >= seq
+
+
+@daemon("run/metadata-budget", enis=3, pods=9)
+def _(w):
+    """Never more than 60 requests in the first minute, counted over the busiest part of it: its start."""
+    d = start(w)
+    d.wait("a quarter of a minute", lambda: time.monotonic() - d.started > 15, timeout=20)
+    assert len(w.imds.requests) <= 60, "%d requests in 15 s" % len(w.imds.requests)
+    late = [r for r in w.imds.requests if r[0] > time.monotonic() - 5]
+    assert len(late) <= 10, "%d requests in the last 5 s" % len(late)
+
+
+@daemon("run/event-cni-file")
+def _(w):
+    d = start(w)
+    undo = w.cni_absent()
+    wait_event(d, "cni-config sees the file gone", probe_is_bad("cni-config"))
+    undo()
+    wait_event(d, "cni-config sees it back", lambda s: not probe_is_bad("cni-config")(s))
+
+
+@daemon("run/event-route")
+def _(w):
+    d = start(w)
+    undo = w.no_default_route()
+    wait_event(d, "link sees the route gone", probe_is_bad("link"))
+    undo()
+    wait_event(d, "link sees it back", lambda s: not probe_is_bad("link")(s))
+
+
+@daemon("run/event-pods", pods=3)
+def _(w):
+    """A pod's rule, route and link come and go."""
+    d = start(w)
+    link, address = w.add_pod()
+    wait_event(d, "4 pod addresses", lambda s: s["network"]["pod_ips_in_use"] == 4)
+    w.remove_pod(link, address)
+    wait_event(d, "3 pod addresses", lambda s: s["network"]["pod_ips_in_use"] == 3)
+
+
+@daemon("run/event-link-down", enis=2)
+def _(w):
+    d = start(w)
+    undo = w.link_down()
+    wait_event(d, "link sees it", probe_is_bad("link"))
+    d.wait_root("PrimaryInterfaceDown", timeout=15)
+    undo()
+    d.wait_state("healthy", timeout=30)
+
+
+@daemon("run/starting-then-healthy", uptime=20)
+def _(w):
+    """Boot: no CNI configuration, no alarm; then aws-node writes it."""
+    undo = w.cni_absent()
+    d = start(w, "starting")
+    assert d.status()["findings"] == [] and not alarms(d), alarms(d)
+    undo()
+    d.wait_state("healthy", timeout=10)
+    assert not alarms(d), alarms(d)
+
+
+@daemon("run/region-from-kubeconfig")
+def _(w):
+    """Metadata is dead from the start: names are still resolved, endpoints still reached."""
+    w.imds_drop()
+    w.resolv_without_search()
+    d = start(w, "broken")
+    d.wait("both endpoints", lambda: all(t.requests for t in w.tls.values()), timeout=40)
+    s = d.status()
+    assert s["node"]["region"] == "us-west-2", s["node"]
+    assert [f["code"] for f in s["findings"]] == ["ImdsUnreachable"], s["findings"]
+
+
+@daemon("run/region-from-search-domain")
+def _(w):
+    w.imds_drop()
+    w.no_kubeconfig()
+    d = start(w, "broken")
+    d.wait("both endpoints", lambda: all(t.requests for t in w.tls.values()), timeout=40)
+    assert d.status()["node"]["region"] == "us-west-2", d.status()["node"]
+
+
+@daemon("run/region-from-the-last-life")
+def _(w):
+    """The state directory remembers, when nothing else is left."""
+    d = start(w)
+    assert d.stop() == 0
+    w.imds_drop()
+    w.no_kubeconfig()
+    w.resolv_without_search()
+    n = {s: len(t.requests) for s, t in w.tls.items()}
+    d = start(w, "broken")
+    d.wait("both endpoints", lambda: all(len(t.requests) > n[s] for s, t in w.tls.items()), timeout=40)
+    assert d.status()["node"]["region"] == "us-west-2", d.status()["node"]
+
+
+@daemon("run/region-unknown")
+def _(w):
+    """Nothing tells the region: no guess, no finding about what was not looked at."""
+    w.imds_drop()
+    w.no_kubeconfig()
+    w.resolv_without_search()
+    d = start(w, "broken")
+    s = d.status()
+    assert [f["code"] for f in s["findings"]] == ["ImdsUnreachable"], s["findings"]
+    assert not [q for x in w.dns.values() for q in x.queries if "amazonaws" in q[2]], "a guessed name"
+
+
+def said_once(d, errno_text):
+    said = [e["MESSAGE"] for e in d.journal if "/run/nodewhy" in e.get("MESSAGE", "")
+            and errno_text in e["MESSAGE"]]
+    assert len(said) == 1, "said %d times: %s" % (len(said), said)
+
+
+@daemon("run/run-directory-read-only")
+def _(w):
+    """Said once in the journal, tried again, nothing lost but the write itself."""
+    d = w.daemon(mounts=['mount --bind "$ROOT/run/nodewhy" "$ROOT/run/nodewhy"',
+                         'mount -o remount,bind,ro "$ROOT/run/nodewhy"'])
+    d.wait_notified("READY=1", timeout=10)
+    d.wait("the failure is said", lambda: any("Read-only file system" in e.get("MESSAGE", "")
+                                             for e in d.journal))
+    undo = w.imds_drop()
+    raised(w, d, "ImdsUnreachable")
+    said_once(d, "Read-only file system")
+    undo()
+    cleared(d, "ImdsUnreachable")
+    said_once(d, "Read-only file system")
+    d.inside("mount", "-o", "remount,bind,rw", w.root + "/run/nodewhy")
+    d.wait_state("healthy", timeout=65)
+    files_hold(w, d)
+    assert d.stop() == 0
+
+
+@daemon("run/run-directory-full")
+def _(w):
+    """No space for any of the files."""
+    d = w.daemon(mounts=['mount -t tmpfs -o size=4k,mode=755 tmpfs "$ROOT/run/nodewhy"',
+                         'head -c 4096 /dev/zero > "$ROOT/run/nodewhy/filler"'])
+    d.wait_notified("READY=1", timeout=10)
+    d.wait("the failure is said", lambda: any("No space left on device" in e.get("MESSAGE", "")
+                                             for e in d.journal))
+    w.imds_drop()
+    raised(w, d, "ImdsUnreachable")
+    said_once(d, "No space left on device")
+    d.inside("mount", "-o", "remount,size=4m", w.root + "/run/nodewhy")
+    path = "/proc/%d/root%s/run/nodewhy/status.json" % (d.process.pid, w.root)
+    d.wait("status.json", lambda: os.path.exists(path) and os.path.getsize(path) > 0, timeout=65)
+    with open(path) as f:
+        assert json.load(f)["verdict"]["root"] == "ImdsUnreachable"
+    left = [n for n in os.listdir(os.path.dirname(path)) if n not in (
+        "status.json", "conditions", "metrics.prom", "filler")]
+    assert not left, "files left: %s" % left
+
+
+@daemon("run/state-directory-missing")
+def _(w):
+    """Without /var/lib/nodewhy it works, and forgets."""
+    w.tree.remove("var/lib/nodewhy")
+    d = start(w)
+    files_hold(w, d)
+    assert d.stop() == 0
+
+
+@daemon("run/killed-then-stale")
+def _(w):
+    """A dead daemon's file is not believed for ever: status is blind, the hook says it cannot tell."""
+    d = start(w)
+    until = int(d.condition("DnsProblem")[2])
+    d.kill()
+    w.set_uptime(until + 1)
+    got = hook(w, "DnsProblem")
+    assert got[0] == 2, "hook past line 3: %r" % (got,)
+    got = verb(w, "condition", "DnsProblem")
+    assert got[0] == 2, "nodewhy condition past line 3: %r" % (got,)
+    valid = d.status()["valid_for_s"] + d.status()["uptime_s"]
+    w.set_uptime(max(valid, until) + 100)
+    got = verb(w, "status")
+    assert got[0] == 3, "nodewhy status of a stale file: %r" % (got,)
+
+
+@daemon("run/no-daemon-ever")
+def _(w):
+    """No file at all: blind, not healthy."""
+    assert verb(w, "status")[0] == 3, "nodewhy status without a file"
+    assert verb(w, "condition", "DnsProblem")[0] == 2, "nodewhy condition without a file"
+    assert hook(w, "DnsProblem")[0] == 2, "hook without a file"
+
+
+@daemon("run/two-roots-two-pages")
+def _(w):
+    """Two independent faults: two roots, two conditions, and each clears on its own."""
+    d = start(w)
+    heal_token = w.imds_token_silent()
+    heal_cni = w.cni_binary_missing()
+    d.wait_status("both", lambda s: {"ImdsTokenTimeout", "CniBinaryMissing"} <= {
+        f["code"] for f in s["findings"]}, timeout=15)
+    files_hold(w, d)
+    heal_token()
+    s = d.wait_root("CniBinaryMissing", timeout=20)
+    assert [f["code"] for f in s["findings"]] == ["CniBinaryMissing"], s["findings"]
+    heal_cni()
+    d.wait_state("healthy", timeout=20)

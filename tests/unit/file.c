@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "../tap.h"
+#include "file.h"
+
+static char base[64];
+
+static void put(const char *name, const char *text)
+{
+	char path[256];
+	FILE *f;
+
+	(void) text_format(path, sizeof(path), "%s/%s", base, name);
+	f = fopen(path, "we");
+	if (f) {
+		(void) fputs(text, f);
+		(void) fclose(f);
+	}
+}
+
+static void make_dir(const char *name)
+{
+	char path[256];
+
+	(void) text_format(path, sizeof(path), "%s/%s", base, name);
+	(void) mkdir(path, 0755);
+}
+
+static void make_link(const char *name, const char *target)
+{
+	char path[256];
+
+	(void) text_format(path, sizeof(path), "%s/%s", base, name);
+	ok(symlink(target, path) == 0);
+}
+
+static void test_read(const struct files *f)
+{
+	char *text = NULL, line[16], path[256];
+	size_t len = 0;
+
+	put("a", "hello\nworld\n");
+	put("empty", "");
+	ok(file_read(f, "/a", 64, &text, &len) == 0 && len == 12 &&
+	   strcmp(text, "hello\nworld\n") == 0);
+	free(text);
+	ok(file_read(f, "/a", 12, &text, &len) == 0 && len == 12);
+	free(text);
+	ok(file_read(f, "/a", 11, &text, &len) == -EFBIG);
+	ok(file_read(f, "/empty", 0, &text, &len) == 0 && len == 0 && text[0] == 0);
+	free(text);
+	ok(file_read(f, "/none", 64, &text, &len) == -ENOENT);
+	ok(file_read(f, "/", 64, &text, &len) == -EISDIR);
+	ok(file_read(f, "/a/b", 64, &text, &len) == -ENOTDIR);
+	(void) text_format(path, sizeof(path), "%s/fifo", base);
+	(void) mkfifo(path, 0644);
+	ok(file_read(f, "/fifo", 64, &text, &len) == -EBADF); /* and returned at once */
+	ok(file_read_line(f, "/a", line, sizeof(line)) == 0 && strcmp(line, "hello") == 0);
+	ok(file_read_line(f, "/a", line, 5) == -EFBIG);
+	ok(file_read_line(f, "/a", line, 6) == 0);
+}
+
+static void test_root(const struct files *f)
+{
+	char *text = NULL, line[16];
+	struct stat st;
+
+	put("etc/secret", "inside\n");
+	make_link("absolute", "/etc/secret");
+	make_link("climbing", "../../../../../../etc/secret");
+	make_link("away", "/proc/self/status");
+	make_link("loop", "loop");
+	ok(file_read_line(f, "/absolute", line, sizeof(line)) == 0 && strcmp(line, "inside") == 0);
+	ok(file_read_line(f, "/climbing", line, sizeof(line)) == 0 && strcmp(line, "inside") == 0);
+	ok(file_read_line(f, "/../../etc/secret", line, sizeof(line)) == 0);
+	ok(file_read(f, "/away", 4096, &text, NULL) == -ENOENT);
+	ok(file_read(f, "/loop", 4096, &text, NULL) == -ELOOP);
+	ok(file_stat(f, "/etc/secret", &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 7);
+	ok(file_stat(f, "/etc/hostname", &st) == -ENOENT); /* never the real one instead */
+	put("proc/1/status", "one\n");
+	put("proc/1/net/snmp", "two\n");
+	put("proc/selfish", "three\n");
+	ok(file_read_line(f, "/proc/self/status", line, sizeof(line)) == 0 &&
+	   strcmp(line, "one") == 0);
+	ok(file_read_line(f, "/proc/net/snmp", line, sizeof(line)) == 0 &&
+	   strcmp(line, "two") == 0);
+	ok(file_read_line(f, "/proc/selfish", line, sizeof(line)) == 0);
+}
+
+static void test_list(const struct files *f)
+{
+	static struct names names;
+	char name[32];
+	bool sorted = true;
+
+	make_dir("many");
+	for (int i = 0; i < NAMES_MAX + 10; i++) {
+		(void) text_format(name, sizeof(name), "many/%04d", (i * 7919) % (NAMES_MAX + 10));
+		put(name, "");
+	}
+	ok(file_list(f, "/many", &names) == 0 && names.n == NAMES_MAX && names.more);
+	for (size_t i = 0; i < names.n; i++) {
+		(void) text_format(name, sizeof(name), "%04zu", i);
+		sorted = sorted && strcmp(names.name[i], name) == 0;
+	}
+	ok(sorted); /* the first ones of all, though the directory gives them in any order */
+	make_dir("few");
+	put("few/b", "");
+	put("few/B", "");
+	put("few/.a", "");
+	ok(file_list(f, "/few", &names) == 0 && names.n == 3 && !names.more);
+	ok(strcmp(names.name[0], ".a") == 0 && strcmp(names.name[1], "B") == 0);
+	ok(file_list(f, "/none", &names) == -ENOENT);
+	ok(file_list(f, "/a", &names) == -ENOTDIR);
+}
+
+static bool is_alone(const struct files *f, const char *dir, const char *name)
+{
+	static struct names names;
+
+	return file_list(f, dir, &names) == 0 && names.n == 1 && strcmp(names.name[0], name) == 0;
+}
+
+static void test_replace(const struct files *f)
+{
+	const struct rlimit none = {0, RLIM_INFINITY};
+	char line[16], stale[64];
+	struct rlimit before;
+	struct stat st;
+
+	make_dir("out");
+	ok(file_replace(f, "/out/x", "one\n", 4, 0644) == 0);
+	ok(file_stat(f, "/out/x", &st) == 0 && (st.st_mode & 07777) == 0644);
+	ok(file_replace(f, "/out/x", "two\n", 4, 0600) == 0);
+	ok(file_read_line(f, "/out/x", line, sizeof(line)) == 0 && strcmp(line, "two") == 0);
+	ok(file_stat(f, "/out/x", &st) == 0 && (st.st_mode & 07777) == 0600);
+	ok(is_alone(f, "/out", "x"));
+	/* What a killed predecessor with the same pid left is no obstacle. */
+	(void) text_format(stale, sizeof(stale), "out/.x.%d.tmp", (int) getpid());
+	put(stale, "old");
+	ok(file_replace(f, "/out/x", "three\n", 6, 0644) == 0 && is_alone(f, "/out", "x"));
+	/* A file that cannot be written stays as it was, and nothing is left beside it. */
+	(void) getrlimit(RLIMIT_FSIZE, &before);
+	(void) setrlimit(RLIMIT_FSIZE, &none);
+	ok(file_replace(f, "/out/x", "four\n", 5, 0644) == -EFBIG);
+	(void) setrlimit(RLIMIT_FSIZE, &before);
+	ok(is_alone(f, "/out", "x"));
+	ok(file_read_line(f, "/out/x", line, sizeof(line)) == 0 && strcmp(line, "three") == 0);
+	ok(file_replace(f, "/none/x", "", 0, 0644) == -ENOENT);
+	ok(file_replace(f, "/out/", "", 0, 0644) == -EINVAL);
+	ok(file_mkdir(f, "/out/dir", 0755) == 0 && file_mkdir(f, "/out/dir", 0755) == 0);
+	ok(file_replace(f, "/out/dir", "", 0, 0644) == -EISDIR);
+	ok(file_mkdir(f, "/out/x", 0755) == -ENOTDIR);
+}
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *where)
+{
+	return remove(path);
+}
+
+int main(void)
+{
+	struct files *f = NULL, *host = NULL;
+	char *text = NULL;
+	size_t len = 0;
+
+	(void) text_format(base, sizeof(base), "/tmp/file-test-XXXXXX");
+	if (!mkdtemp(base))
+		return 1;
+	(void) signal(SIGXFSZ, SIG_IGN);
+	make_dir("etc");
+	make_dir("proc");
+	make_dir("proc/1");
+	make_dir("proc/1/net");
+	ok(files_new(&f, base) == 0);
+	if (!f)
+		return done();
+	ok(!files_is_host(f) && strcmp(files_root(f), base) == 0);
+	test_read(f);
+	test_root(f);
+	test_list(f);
+	test_replace(f);
+	ok(files_new(&host, "/") == 0 && files_is_host(host) && files_root(host)[0] == 0);
+	ok(file_read(host, "/proc/self/status", 65536, &text, &len) == 0 && len > 100);
+	free(text);
+	ok(file_read(host, "/dev/null", 64, &text, &len) == -EBADF);
+	files_free(host);
+	host = NULL;
+	ok(files_new(&host, "//.") == 0 && files_is_host(host));
+	files_free(host);
+	host = NULL;
+	ok(files_new(&host, "/nowhere/at/all") == -ENOENT && !host);
+	ok(files_free(f) == NULL && files_free(NULL) == NULL);
+	(void) nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	return done();
+}
