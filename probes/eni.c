@@ -11,11 +11,13 @@
 #define MAX_AGE  (60 * USEC_PER_SEC) /* of the kernel's tables while no message came */
 #define PATIENCE (4 * USEC_PER_SEC)  /* for metadata in one run */
 #define REFRESH  (60 * USEC_PER_SEC) /* of what metadata says */
-#define PER_ENI  (6 * USEC_PER_SEC)  /* stretches it: half a request a second for many ENIs */
+#define PER_ENI  (9 * USEC_PER_SEC)  /* stretches it where there are many */
+#define COST     (2 * USEC_PER_SEC)  /* a request is paid for by so much waiting */
+#define CREDIT   (30 * COST)         /* so many may go at once: 60 in the worst minute */
 #define RECHECK  (5 * USEC_PER_SEC)  /* while kernel and metadata disagree */
 #define RECHECKS 12                  /* and then no oftener than REFRESH again */
 #define HOT_PLUG (10 * USEC_PER_SEC) /* attaching and detaching reach both at different times */
-#define FORGET   (600 * USEC_PER_SEC)
+#define FORGET   (1800 * USEC_PER_SEC)
 
 enum { BODY_MAX = 16384, IN_FLIGHT_MAX = 4, TABLES_MAX = 128 };
 enum { PRIORITY_POD = 512, PRIORITY_POD_SOURCE = 1536, PRIORITY_ENI = 32765 };
@@ -37,6 +39,7 @@ enum key {
 #define BIT(key) (1U << (key))
 #define FIXED    (BIT(KEY_ID) | BIT(KEY_DEVICE) | BIT(KEY_CARD) | BIT(KEY_SUBNET))
 #define MOVING   (BIT(KEY_IPV4S) | BIT(KEY_PREFIX4) | BIT(KEY_PREFIX6))
+#define PREFIXES (BIT(KEY_PREFIX4) | BIT(KEY_PREFIX6))
 #define TAG_LIST UINTPTR_MAX
 
 static const char *const key_names[] = {
@@ -64,7 +67,8 @@ struct memory {
 	bool listed, more; /* the list was read at least once; it was longer than ENIS_MAX */
 	usec_t listed_at;
 	unsigned rechecks;
-	uint64_t cards; /* a hash of the kernel's network cards at the last look */
+	usec_t paid_until; /* what was asked is paid for by then */
+	uint64_t cards;    /* a hash of the kernel's network cards at the last look */
 };
 
 struct state {
@@ -148,12 +152,14 @@ static void want_refresh(struct run *r, struct memory *m)
 			m->entries[i].wanted |= MOVING;
 }
 
+/* Whether to ask for prefixes at all, the addresses tell. */
 static bool next_question(const struct memory *m, const struct state *s, size_t *ret_entry,
                           enum key *ret_key)
 {
 	for (size_t i = 0; i < m->n; i++)
 		for (int k = 0; k < _KEY_MAX; k++)
-			if (m->entries[i].wanted & ~s->asked[i] & BIT(k)) {
+			if (m->entries[i].wanted & ~s->asked[i] & BIT(k) &&
+			    !(BIT(k) & PREFIXES && m->entries[i].wanted & BIT(KEY_IPV4S))) {
 				*ret_entry = i;
 				*ret_key = (enum key) k;
 				return true;
@@ -161,11 +167,25 @@ static bool next_question(const struct memory *m, const struct state *s, size_t 
 	return false;
 }
 
+/* Our own share of the budget, below the one that the metadata instrument keeps for all. */
+static bool pay(struct run *r)
+{
+	struct memory *m = run_memory(r);
+	usec_t from = m->paid_until > run_now(r) ? m->paid_until : run_now(r);
+
+	if (run_once(r))
+		return true;
+	if (from + COST - run_now(r) > CREDIT)
+		return false;
+	m->paid_until = from + COST;
+	return true;
+}
+
 static bool ask(struct run *r, const char *path, uintptr_t tag)
 {
 	struct state *s = run_state(r);
 
-	if (run_imds(r, path, BODY_MAX, true, on_reply, tag) < 0) {
+	if (!pay(r) || run_imds(r, path, BODY_MAX, true, on_reply, tag) < 0) {
 		s->stop = true;
 		return false;
 	}
@@ -311,6 +331,11 @@ static void take_value(struct entry *e, enum key key, const char *body)
 		break;
 	case KEY_IPV4S:
 		e->n_ipv4s = count_lines(body ? body : "");
+		if (e->n_ipv4s == 0) { /* EFA-only: it carries no prefix either */
+			e->n_prefix4 = e->n_prefix6 = 0;
+			e->known |= MOVING;
+			e->wanted &= ~MOVING;
+		}
 		take_text(text, sizeof(text), body ? body : "");
 		if (address_parse(&e->ipv4, text) < 0)
 			e->ipv4 = (struct address){0};
@@ -748,7 +773,7 @@ static void finish(struct run *r)
 {
 	_cleanup_(freep) struct network *n = malloc(sizeof(*n));
 	struct observation *o;
-	const struct net *net;
+	const struct net *net = NULL;
 	int e;
 
 	/* What limits wrote stays; a failure on the way leaves the old picture whole. */
@@ -794,7 +819,7 @@ static int start(struct run *r)
 {
 	struct memory *m = run_memory(r);
 	struct state *s = run_state(r);
-	const struct net *net;
+	const struct net *net = NULL;
 	int e;
 
 	e = run_net(r, MAX_AGE, &net);
