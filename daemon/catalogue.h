@@ -39,7 +39,13 @@ enum condition {
 
 enum severity { SEVERITY_NOTICE, SEVERITY_DEGRADED, SEVERITY_FATAL, _SEVERITY_MAX };
 enum kind { KIND_CAUSE, KIND_SYMPTOM };
-enum explains { EXPLAINS_NOTHING, EXPLAINS_SUBJECT, EXPLAINS_BELOW };
+enum explains {
+	EXPLAINS_NOTHING,
+	EXPLAINS_SUBJECT,
+	EXPLAINS_METADATA,
+	EXPLAINS_LOCAL,
+	EXPLAINS_BELOW,
+};
 
 struct cause {
 	const char *name;

@@ -70,6 +70,27 @@ static bool subjects_meet(const char *a, const char *b)
 	return false;
 }
 
+/* What talks over the loopback: a stub resolver, containerd's, kubelet's and ipamd's local ports.
+ */
+static const uint32_t local = L(DNS) | L(RUNTIME) | L(KUBELET) | L(CNI);
+
+/* Whether a cause can reach a finding of that layer at all. */
+static bool reaches(const struct cause *cause, enum layer layer)
+{
+	switch (cause->explains) {
+	case EXPLAINS_NOTHING:
+		return false;
+	case EXPLAINS_METADATA:
+		return layer == LAYER_METADATA || needs[layer] & L(METADATA);
+	case EXPLAINS_LOCAL:
+		return local & UINT32_C(1) << layer;
+	case EXPLAINS_SUBJECT:
+	case EXPLAINS_BELOW:
+	default:
+		return needs[layer] & UINT32_C(1) << cause->layer;
+	}
+}
+
 static bool explains(const struct finding *c, const struct finding *e)
 {
 	const struct cause *cause = cause_of(c->code), *effect = cause_of(e->code);
@@ -81,7 +102,7 @@ static bool explains(const struct finding *c, const struct finding *e)
 	if (cause->explains == EXPLAINS_SUBJECT && effect->layer <= LAYER_ENDPOINT &&
 	    !subjects_meet(c->subject, e->subject))
 		return false;
-	if (needs[effect->layer] & UINT32_C(1) << cause->layer)
+	if (reaches(cause, effect->layer))
 		return true;
 	if (effect->kind != KIND_SYMPTOM || cause->layer != effect->layer)
 		return false;

@@ -134,7 +134,10 @@ static int open_below(const struct files *f, const char *path, int flags)
 
 int file_open(const struct files *f, const char *path, int flags)
 {
-	return open_below(f, path, (flags & ~O_ACCMODE) | O_RDONLY | O_NONBLOCK | O_NOCTTY);
+	/* openat2 refuses what O_PATH has no use for */
+	int more = flags & O_PATH ? 0 : O_NONBLOCK | O_NOCTTY;
+
+	return open_below(f, path, (flags & ~O_ACCMODE) | O_RDONLY | more);
 }
 
 int file_stat(const struct files *f, const char *path, struct stat *ret)

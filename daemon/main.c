@@ -119,8 +119,9 @@ static int make_manager(struct manager **ret, const struct options *o, enum sche
 
 static int verb_run(const struct options *o)
 {
-	/* under systemd standard error is the journal already, but without our fields */
-	struct log log = {.journal = getenv("JOURNAL_STREAM") != NULL};
+	/* a person who starts it by hand sees on the terminal what it says of itself */
+	struct log log = {.journal = access("/run/systemd/journal/socket", W_OK) == 0 &&
+	                             !isatty(STDERR_FILENO)};
 	struct manager *m = NULL;
 	struct config config;
 	int r;
@@ -257,11 +258,9 @@ static const json_t *condition_of(const json_t *status, const char *type)
  * cannot tell. */
 static int say_condition(int code, const char *reason, const char *message)
 {
-	char raw[SUMMARY_MAX + 64], line[81];
+	char line[CONDITION_LINE_MAX];
 
-	(void) text_format(raw, sizeof(raw), "%s%s%s", code == 1 ? reason : "",
-	                   code == 1 ? ": " : "", message);
-	(void) text_ascii(line, sizeof(line), raw);
+	condition_line(code == 1 ? reason : "", message, line);
 	(void) puts(line);
 	return code;
 }

@@ -37,9 +37,10 @@ struct watch {
 	size_t probe_index;
 	const char *path;
 	sd_event_source *source;
+	bool failed; /* and it was said */
 };
 
-enum sink { SINK_STATUS, SINK_CONDITIONS, SINK_METRICS, _SINK_MAX };
+enum sink { SINK_STATUS, SINK_CONDITIONS, SINK_METRICS, SINK_HISTORY, _SINK_MAX };
 
 struct manager {
 	struct run_context context;
@@ -63,7 +64,7 @@ struct manager {
 	struct report_meta meta;
 	struct journal_memory journal;
 	bool sink_failed[_SINK_MAX];
-	usec_t written, wake;
+	usec_t written;
 	struct node remembered; /* what the state file holds */
 };
 
@@ -195,7 +196,7 @@ static void tell_manager(const struct report *r)
 static void note_sink(struct manager *m, enum sink s, int r)
 {
 	static const char *const what[] = {"/run/nodewhy/status.json", "/run/nodewhy/conditions",
-	                                   "metrics"};
+	                                   "metrics", "/var/lib/nodewhy/history.jsonl"};
 
 	if (r < 0 && !m->sink_failed[s])
 		log_message(&m->log, LOG_WARNING, "cannot write %s: %s, trying again", what[s],
@@ -208,9 +209,10 @@ static void note_sink(struct manager *m, enum sink s, int r)
 static void write_files(struct manager *m, const struct report *r)
 {
 	m->written = r->at;
-	note_sink(m, SINK_STATUS, sink_status(m->files, r, &m->meta));
 	note_sink(m, SINK_CONDITIONS, sink_conditions(m->files, r));
 	note_sink(m, SINK_METRICS, sink_metrics(m->files, m->config->textfile_dir, r, m->stats));
+	/* last: who sees the new status finds the rest as new */
+	note_sink(m, SINK_STATUS, sink_status(m->files, r, &m->meta));
 }
 
 static bool any_sink_failed(const struct manager *m)
@@ -251,6 +253,7 @@ static void pass(struct manager *m)
 		return;
 	if (sink_journal(&m->journal, before, now, &d) < 0)
 		log_message(&(struct log){0}, LOG_WARNING, "cannot write to the journal");
+	note_sink(m, SINK_HISTORY, sink_history(m->files, before, now, &d, &m->meta));
 	if (d.verdict)
 		tell_manager(now);
 	due = m->written + (any_sink_failed(m) ? write_retry : write_every);
@@ -376,8 +379,9 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 	for (size_t i = 0; i < m->n_slots; i++)
 		if (m->slots[i].schedule.due <= now)
 			look(&m->slots[i]);
+	/* not put off to the idle source: this timer would be due again before that is reached */
 	if (m->context.mode == SCHEDULE_DAEMON && now >= m->written + write_every)
-		(void) sd_event_source_set_enabled(m->pass, SD_EVENT_ONESHOT);
+		pass(m);
 	arm(m);
 	return 0;
 }
@@ -420,19 +424,26 @@ static int on_file_changed(sd_event_source *source, const struct inotify_event *
 	return 0;
 }
 
-/* Failing is no fault: most paths are absent on most nodes, and every look is repeated anyway. */
+/* Absence is no fault: most paths are absent on most nodes, and every look is repeated anyway. */
 static void watch_arm(struct watch *w)
 {
-	int fd = file_open(w->manager->files, w->path, O_PATH);
+	struct manager *m = w->manager;
+	int fd = file_open(m->files, w->path, O_PATH), r;
 
-	if (fd < 0)
+	if (fd == -ENOENT || fd == -ENOTDIR)
 		return;
-	(void) sd_event_add_inotify_fd(w->manager->context.event, &w->source, fd,
-	                               IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_MOVED_FROM |
-	                                       IN_CLOSE_WRITE | IN_ATTRIB | IN_DELETE_SELF |
-	                                       IN_MOVE_SELF,
-	                               on_file_changed, w);
-	(void) close(fd);
+	r = fd < 0 ? fd
+	           : sd_event_add_inotify_fd(m->context.event, &w->source, fd,
+	                                     IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_MOVED_FROM |
+	                                             IN_CLOSE_WRITE | IN_ATTRIB | IN_DELETE_SELF |
+	                                             IN_MOVE_SELF,
+	                                     on_file_changed, w);
+	if (fd >= 0)
+		(void) close(fd);
+	if (r < 0 && !w->failed)
+		log_message(&m->log, LOG_NOTICE, "cannot watch %s: %s, looking at intervals only",
+		            w->path, strerror(-r));
+	w->failed = r < 0;
 }
 
 /* ---- setting up ---- */
@@ -634,6 +645,7 @@ static int set_up(struct manager *m, const struct manager_options *o, char *ret_
 	uint64_t machine;
 	int r;
 
+	m->written = now;
 	r = files_new(&m->files, o->root);
 	if (r < 0) {
 		(void) text_format(ret_error, error_size, "cannot open %s: %s", o->root,

@@ -133,7 +133,13 @@ static json_t *finding_to_json(const struct report *r, const struct report_meta 
 	return whole(j, bad);
 }
 
-/* The message of a condition: what line 2 of its file says too. */
+const char *condition_message(const struct condition_state *s, const struct finding *f)
+{
+	if (f)
+		return f->summary;
+	return s->status == CONDITION_FALSE ? "no problem found" : "not looked at, or cannot tell";
+}
+
 static json_t *condition_to_json(const struct report *r, const struct report_meta *m, int c)
 {
 	static const char *const status[] = {"False", "True", "Unknown"};
@@ -149,11 +155,7 @@ static json_t *condition_to_json(const struct report *r, const struct report_met
 	                : s->status == CONDITION_FALSE ? "NoProblem"
 	                                               : "CannotTell"),
 	    &bad);
-	put(j, "message",
-	    json_string(f                              ? f->summary
-	                : s->status == CONDITION_FALSE ? "no problem found"
-	                                               : "not looked at, or cannot tell"),
-	    &bad);
+	put(j, "message", json_string(condition_message(s, f)), &bad);
 	put(j, "since", moment(r, m, m->condition_since[c]), &bad);
 	return whole(j, bad);
 }

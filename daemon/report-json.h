@@ -27,6 +27,9 @@ int report_observations_from_json(const json_t *j, struct observation *ret, size
                                   size_t *ret_n, struct node *ret_node, usec_t *ret_uptime,
                                   char *ret_error, size_t error_size);
 
+/* What a condition says of itself; f is the finding that makes it true, or NULL. */
+const char *condition_message(const struct condition_state *s, const struct finding *f);
+
 /* One finding's or observation's evidence; NULL without memory. */
 json_t *evidence_to_json(const struct evidence *e, size_t n);
 /* The catalogue as an array: what `findings --json` prints. */

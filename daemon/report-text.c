@@ -251,7 +251,7 @@ static void say_row(FILE *out, const char *layer, const struct row *row, const j
 	} else if (row->bad) {
 		t = TONE_WARN;
 		mark = "...";
-		(void) text_format(line, sizeof(line), "%s (not yet sure)",
+		(void) text_format(line, sizeof(line), "%s (no finding, or not yet)",
 		                   text_of(row->first_bad, "detail"));
 		text = line;
 	} else if (!row->ok && row->unknown) {

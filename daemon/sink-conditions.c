@@ -3,23 +3,26 @@
 
 #include "sink.h"
 
-enum { MESSAGE_MAX = 81 }; /* CONTRACT.md section 4: at most 80 bytes */
+void condition_line(const char *reason, const char *message, char ret[static CONDITION_LINE_MAX])
+{
+	char raw[SUMMARY_MAX + 64];
+	size_t n;
+
+	(void) text_format(raw, sizeof(raw), "%s%s%s", reason, reason[0] ? ": " : "", message);
+	n = text_ascii(ret, CONDITION_LINE_MAX, raw);
+	while (n > 0 && ret[n - 1] == ' ') /* where it was cut */
+		ret[--n] = 0;
+}
 
 size_t condition_text(const struct report *r, enum condition c, char *ret, size_t size)
 {
 	const struct condition_state *s = &r->conditions[c];
 	const struct finding *f = s->finding < 0 ? NULL : &r->findings[s->finding];
 	usec_t until = r->uptime / USEC_PER_SEC + STATUS_VALID_S;
-	char message[MESSAGE_MAX], raw[SUMMARY_MAX + 64];
+	char line[CONDITION_LINE_MAX];
 
-	if (f)
-		(void) text_format(raw, sizeof(raw), "%s: %s", cause_of(f->code)->name, f->summary);
-	else
-		(void) text_format(raw, sizeof(raw), "%s",
-		                   s->status == CONDITION_FALSE ? "no problem found"
-		                                                : "not looked at, or cannot tell");
-	(void) text_ascii(message, sizeof(message), raw);
-	return text_format(ret, size, "%d\n%s\n%llu\n", (int) s->status, message,
+	condition_line(f ? cause_of(f->code)->name : "", condition_message(s, f), line);
+	return text_format(ret, size, "%d\n%s\n%llu\n", (int) s->status, line,
 	                   (unsigned long long) until);
 }
 

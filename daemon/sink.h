@@ -25,6 +25,15 @@ void finding_message(const struct finding *f, bool cleared, char *ret, size_t si
 void verdict_message(const struct report *r, char *ret, size_t size);
 
 int sink_status(const struct files *f, const struct report *r, const struct report_meta *m);
+/* Appends what was raised or cleared, one JSON object a line; keeps the last HISTORY_LINES. */
+enum { HISTORY_LINES = 512, HISTORY_FILE_MAX = 1024 * 1024 };
+int sink_history(const struct files *f, const struct report *before, const struct report *after,
+                 const struct report_diff *d, const struct report_meta *m);
+
+/* What node-problem-detector shows: at most 80 bytes of printable ASCII without '%'. reason may be
+ * "". */
+enum { CONDITION_LINE_MAX = 81 };
+void condition_line(const char *reason, const char *message, char ret[static CONDITION_LINE_MAX]);
 int sink_conditions(const struct files *f, const struct report *r);
 /* The text of one condition file, three lines. Returns its length. */
 size_t condition_text(const struct report *r, enum condition c, char *ret, size_t size);
