@@ -279,6 +279,8 @@ int file_list(const struct files *f, const char *dir, struct names *ret)
 		struct dirent *e;
 
 		errno = 0;
+		/* readdir_r() is deprecated, and there is one thread. */
+		/* cppcheck-suppress readdirCalled */
 		e = readdir(d);
 		if (!e) {
 			r = -errno;
