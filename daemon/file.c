@@ -84,7 +84,7 @@ static const char *below(const char *path, const char *prefix)
 static int translate(const struct files *f, const char *path, char ret[static PATH_MAX])
 {
 	const char *rest, *instead = "";
-	size_t n;
+	int n;
 
 	while (*path == '/')
 		path++;
@@ -97,12 +97,8 @@ static int translate(const struct files *f, const char *path, char ret[static PA
 	}
 	if (!*instead && !*path)
 		path = ".";
-	n = strlen(instead) + strlen(path);
-	if (n >= PATH_MAX)
-		return -ENAMETOOLONG;
-	memcpy(ret, instead, strlen(instead));
-	memcpy(ret + strlen(instead), path, strlen(path) + 1);
-	return 0;
+	n = snprintf(ret, PATH_MAX, "%s%s", instead, path);
+	return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
 /* On the real root the kernel's own look-up is already confined to it, so that openat(2) does and
@@ -181,7 +177,7 @@ int file_read(const struct files *f, const char *path, size_t max, char **ret, s
 {
 	_cleanup_(closep) int fd = -1;
 	_cleanup_(freep) char *buf = NULL;
-	size_t hint, size, len = 0;
+	size_t hint = 0, size, len = 0;
 
 	if (max > SIZE_MAX / 4)
 		return -EINVAL;
@@ -218,8 +214,8 @@ int file_read(const struct files *f, const char *path, size_t max, char **ret, s
 int file_read_line(const struct files *f, const char *path, char *ret, size_t size)
 {
 	_cleanup_(closep) int fd = -1;
-	char line[READ_FIRST], *start;
-	size_t hint, len = 0;
+	char line[READ_FIRST] = "", *start;
+	size_t hint = 0, len = 0;
 
 	fd = open_regular(f, path, &hint);
 	if (fd < 0)
@@ -286,6 +282,8 @@ int file_list(const struct files *f, const char *dir, struct names *ret)
 		struct dirent *e;
 
 		errno = 0;
+		/* readdir_r() is deprecated, and there is one thread. */
+		/* cppcheck-suppress readdirCalled */
 		e = readdir(d);
 		if (!e) {
 			r = -errno;

@@ -308,14 +308,14 @@ static bool exists(struct run *r, const char *path)
 	return file_stat(run_files(r), path, &st) == 0;
 }
 
-/* A machine that is no Kubernetes node has no CNI to miss. */
+/* A machine without a sign of Kubernetes has no CNI to miss, unless it is known to be EC2. */
 static bool is_no_node(struct run *r, const struct state *s)
 {
 	static const char *const signs[] = {
 		"/etc/kubernetes/kubelet", "/var/lib/kubelet/kubeconfig",
 		"/etc/systemd/system/kubelet.service", "/usr/bin/kubelet"};
 
-	if (run_node(r)->ec2 != EC2_NO || exists(r, s->dirs.conf))
+	if (run_node(r)->ec2 == EC2_YES || exists(r, s->dirs.conf))
 		return false;
 	for (size_t i = 0; i < ELEMENTS(signs); i++)
 		if (exists(r, signs[i]))
@@ -491,8 +491,11 @@ static int start(struct run *r)
 	find_dirs(r, &s->dirs);
 	read_kubelet(r, s);
 	if (is_no_node(r, s)) {
-		o = observe_config(r, "", OUTCOME_SKIPPED, 0);
-		observation_detail(o, "not a Kubernetes node");
+		bool known = run_node(r)->ec2 == EC2_NO;
+
+		o = observe_config(r, "", known ? OUTCOME_SKIPPED : OUTCOME_UNKNOWN, 0);
+		observation_detail(o, "no sign of Kubernetes%s",
+		                   known ? "" : ", and not known yet whether this is EC2");
 		run_end(r);
 		return 0;
 	}

@@ -33,7 +33,7 @@ enum key {
 	KEY_IPV4S,
 	KEY_PREFIX4,
 	KEY_PREFIX6,
-	_KEY_MAX
+	KEY_MAX
 };
 
 #define BIT(key) (1U << (key))
@@ -157,7 +157,7 @@ static bool next_question(const struct memory *m, const struct state *s, size_t 
                           enum key *ret_key)
 {
 	for (size_t i = 0; i < m->n; i++)
-		for (int k = 0; k < _KEY_MAX; k++)
+		for (int k = 0; k < KEY_MAX; k++)
 			if (m->entries[i].wanted & ~s->asked[i] & BIT(k) &&
 			    !(BIT(k) & PREFIXES && m->entries[i].wanted & BIT(KEY_IPV4S))) {
 				*ret_entry = i;
@@ -366,10 +366,10 @@ static void on_reply(struct run *r, const struct imds_reply *reply, uintptr_t ta
 			s->stop = s->silent = true;
 		else
 			want_refresh(r, m);
-	} else if (tag / _KEY_MAX < m->n) {
-		struct entry *e = &m->entries[tag / _KEY_MAX];
+	} else if (tag / KEY_MAX < m->n) {
+		struct entry *e = &m->entries[tag / KEY_MAX];
 
-		take_value(e, (enum key)(tag % _KEY_MAX), there ? reply->http.body : NULL);
+		take_value(e, (enum key)(tag % KEY_MAX), there ? reply->http.body : NULL);
 		if (!(e->wanted & MOVING))
 			e->read_at = run_now(r);
 	}
@@ -808,7 +808,7 @@ static void pump(struct run *r)
 		s->asked[i] |= BIT(key);
 		(void) text_format(path, sizeof(path), MACS "%s/%s", m->entries[i].mac,
 		                   key_names[key]);
-		if (!ask(r, path, i * _KEY_MAX + (uintptr_t) key))
+		if (!ask(r, path, i * KEY_MAX + (uintptr_t) key))
 			break;
 	}
 	if (s->in_flight == 0)

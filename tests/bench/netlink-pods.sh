@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # netlink-pods.sh PROGRAM [PODS...]: for each number of pods, a fresh network namespace with the links,
 # rules and routes that the VPC CNI makes for them, and PROGRAM (the bench of tests/bench/netlink.c) in it.
-# Needs no privilege beyond a user namespace.
+# Needs no privilege beyond a user namespace. With IPV6=1 each link has a link-local address and its route too.
 set -eu
 program=$1
 shift
@@ -28,6 +28,7 @@ batch() { # a pod: half a veth pair, its host route, and two rules as a pod of a
 }
 
 for pods; do
+	# shellcheck disable=SC2016 # the inner shell expands it
 	batch "$pods" | unshare --user --map-root-user --net -- sh -c '
-		ip link set lo up; ip -batch - && printf "pods=%d " "$2" && "$1"' sh "$program" "$pods"
+		[ -n "${IPV6-}" ] || echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6; ip link set lo up; ip -batch - && printf "pods=%d " "$2" && "$1"' sh "$program" "$pods"
 done

@@ -167,6 +167,9 @@ static void test_dirs(struct run *r)
 static void test_not_a_node(struct run *r)
 {
 	drop("/etc/cni");
+	r->node.ec2 = EC2_UNKNOWN;
+	ok(says(r, CODE_NONE, CODE_NONE, CODE_NONE));
+	ok(fake_find(r, "config", "")->outcome == OUTCOME_UNKNOWN);
 	r->node.ec2 = EC2_NO;
 	ok(says(r, CODE_NONE, CODE_NONE, CODE_NONE));
 	ok(fake_find(r, "config", "")->outcome == OUTCOME_SKIPPED);
