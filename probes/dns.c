@@ -33,7 +33,9 @@ struct state {
 	bool v6_first;             /* no way out by IPv4 */
 	bool wanted[_SERVICE_MAX]; /* has a name to resolve */
 	struct ask asks[_SERVICE_MAX][SERVERS_MAX][N_TYPES];
-	unsigned pending;
+	unsigned pending;     /* asks to servers of resolv.conf */
+	unsigned pending_vpc; /* asks to the VPC's resolver beside them */
+	bool failed;          /* one of the former had no proper answer */
 };
 
 /* ---- the names ---- */
@@ -330,10 +332,13 @@ static void ask(struct run *r, size_t service, size_t server, size_t type)
 	a->asked = true;
 	a->reply.outcome = OUTCOME_UNKNOWN;
 	if (run_dns(r, &s->servers[server], run_node(r)->endpoints[service].host, types[type],
-	            patience, on_answer, (service * SERVERS_MAX + server) * N_TYPES + type) == 0)
-		s->pending++;
-	else
+	            server == VPC ? patience - hedge_after : patience, on_answer,
+	            (service * SERVERS_MAX + server) * N_TYPES + type) < 0)
 		a->asked = false; /* we could not: says nothing of the server */
+	else if (server == VPC)
+		s->pending_vpc++;
+	else
+		s->pending++;
 }
 
 static void ask_server(struct run *r, size_t server)
@@ -362,14 +367,20 @@ static void on_answer(struct run *r, const struct dns_reply *reply, uintptr_t ta
 	struct state *s = run_state(r);
 	struct ask *a = &s->asks[service][server][type];
 
-	s->pending--;
+	if (server == VPC)
+		s->pending_vpc--;
+	else
+		s->pending--;
 	a->answered = true;
 	a->reply = *reply;
-	if (!is_proper(a))
+	if (server != VPC && !is_proper(a)) {
+		s->failed = true;
 		ask_vpc_resolver(r);
+	}
 	if (type == 0 && reply->outcome == OUTCOME_ABSENT && reply->rcode == 0)
 		ask(r, service, server, 1);
-	if (s->pending == 0)
+	/* what the VPC's resolver says matters only beside a failure */
+	if (s->pending == 0 && (!s->failed || s->pending_vpc == 0))
 		conclude(r);
 }
 
