@@ -286,9 +286,7 @@ static int make_room(struct dns *d)
 		if (d->channels[i]->queries > 0)
 			continue;
 		channel_free(d->channels[i]);
-		d->n_channels--;
-		memmove(&d->channels[i], &d->channels[i + 1],
-		        (d->n_channels - i) * sizeof(d->channels[0]));
+		d->channels[i] = d->channels[--d->n_channels];
 		return 0;
 	}
 	return -EBUSY;

@@ -269,8 +269,8 @@ static void keep_addresses(struct endpoint *e, const struct state *s, size_t ser
 	e->resolved_at = now;
 }
 
-/* The first server that has an address decides; else one that says there is none; else nobody has
- * answered, and that is the servers' finding. */
+/* As for glibc, the first server with a proper answer decides, be it that there is no such name;
+ * when none has one, that is the servers' finding and no other. */
 static void observe_name(struct run *r, const struct state *s, enum service i)
 {
 	struct endpoint *e = &run_learn(r)->endpoints[i];
@@ -278,13 +278,15 @@ static void observe_name(struct run *r, const struct state *s, enum service i)
 	char address[ADDRESS_TEXT_MAX];
 	struct observation *o;
 
-	for (size_t k = 0; k < s->n_servers && !found; k++) {
+	for (size_t k = 0; k < s->n_servers && !found && !none; k++) {
 		const struct ask *a = answer_of(s, i, k);
 
-		if (a && a->answered && a->reply.outcome == OUTCOME_OK) {
+		if (!a || !is_proper(a))
+			continue;
+		if (a->reply.outcome == OUTCOME_OK) {
 			found = a;
 			keep_addresses(e, s, i, k, run_now(r));
-		} else if (a && a->answered && a->reply.outcome == OUTCOME_ABSENT) {
+		} else {
 			none = a;
 		}
 	}
@@ -292,7 +294,7 @@ static void observe_name(struct run *r, const struct state *s, enum service i)
 	                found  ? OUTCOME_OK
 	                : none ? OUTCOME_ABSENT
 	                       : OUTCOME_UNKNOWN,
-	                none && !found ? none->reply.rcode : 0);
+	                none ? none->reply.rcode : 0);
 	observation_text(o, "host", "%s", e->host);
 	if (found) {
 		observation_text(o, "address", "%s", address_format(&e->addresses[0], address));

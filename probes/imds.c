@@ -359,16 +359,12 @@ static void classify_status(const struct imds_reply *reply, struct look *l)
 	int status = reply->http.code;
 
 	l->code = status;
-	if (status == 403)
+	if (status == 403 || (status == 401 && reply->step == IMDS_GET))
 		l->outcome = OUTCOME_DENIED;
-	else if (status == 401 && reply->step == IMDS_GET)
-		l->outcome = OUTCOME_DENIED;
-	else if (status == 429 || status >= 500)
+	else if (status == 429 || status >= 500 || (status == 200 && reply->http.total > slow))
 		l->outcome = OUTCOME_SLOW;
 	else if (status != 200)
 		l->outcome = OUTCOME_MALFORMED;
-	else if (reply->http.total > slow)
-		l->outcome = OUTCOME_SLOW;
 	else
 		l->outcome = OUTCOME_OK;
 }
