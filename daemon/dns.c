@@ -28,7 +28,9 @@ struct channel {
 	usec_t timeout;
 	struct watch *watches;
 	unsigned queries; /* that c-ares has not answered */
-	int error;        /* errno of the last socket call that failed since the channel was idle */
+	/* since the channel was idle: */
+	int error;    /* errno of the last socket call that failed */
+	bool garbled; /* a datagram came that is no answer to anything */
 };
 
 struct dns {
@@ -84,6 +86,18 @@ static int on_connect(ares_socket_t fd, const struct sockaddr *sa, ares_socklen_
 	return note(userdata, connect(fd, sa, len));
 }
 
+/* Has a header and one question. What has not, c-ares passes over as if nothing had come. */
+static bool is_answer(const unsigned char *p, size_t len)
+{
+	size_t at = DNS_HEADER_BYTES;
+
+	if (len <= at || !(p[2] & 0x80) || p[4] != 0 || p[5] != 1)
+		return false;
+	while (at < len && p[at] != 0 && p[at] < 64)
+		at += p[at] + 1u;
+	return at + 5 <= len && p[at] == 0;
+}
+
 static ares_ssize_t on_receive(ares_socket_t fd, void *data, size_t len, int flags,
                                struct sockaddr *from, ares_socklen_t *from_len, void *userdata)
 {
@@ -91,6 +105,8 @@ static ares_ssize_t on_receive(ares_socket_t fd, void *data, size_t len, int fla
 
 	if (n < 0)
 		(void) note(userdata, -1);
+	else if (from && !is_answer(data, (size_t) n))
+		((struct channel *) userdata)->garbled = true;
 	return n;
 }
 
@@ -270,9 +286,7 @@ static int make_room(struct dns *d)
 		if (d->channels[i]->queries > 0)
 			continue;
 		channel_free(d->channels[i]);
-		d->n_channels--;
-		memmove(&d->channels[i], &d->channels[i + 1],
-		        (d->n_channels - i) * sizeof(d->channels[0]));
+		d->channels[i] = d->channels[--d->n_channels];
 		return 0;
 	}
 	return -EBUSY;
@@ -373,13 +387,14 @@ static void read_answer(struct dns_call *c, const unsigned char *answer, int len
 		r->outcome = OUTCOME_MALFORMED;
 }
 
-static void read_failure(struct dns_call *c, int status, int error)
+static void read_failure(struct dns_call *c, int status, const struct channel *ch)
 {
 	struct dns_reply *r = &c->reply;
+	int error = ch->error;
 
 	switch (status) {
 	case ARES_ETIMEOUT:
-		r->outcome = OUTCOME_TIMEOUT;
+		r->outcome = ch->garbled ? OUTCOME_MALFORMED : OUTCOME_TIMEOUT;
 		break;
 	case ARES_ECONNREFUSED: /* c-ares's word for every socket error */
 		r->error = error;
@@ -400,10 +415,10 @@ static void read_failure(struct dns_call *c, int status, int error)
 static void on_answer(void *userdata, int status, int timeouts, unsigned char *answer, int len)
 {
 	struct query *q = userdata;
+	struct channel *ch = q->channel;
 	struct dns_call *c = q->call;
-	int error = q->channel->error;
 
-	q->channel->queries--;
+	ch->queries--;
 	free(q);
 	if (!c)
 		return;
@@ -412,7 +427,7 @@ static void on_answer(void *userdata, int status, int timeouts, unsigned char *a
 	if (answer && len >= DNS_HEADER_BYTES)
 		read_answer(c, answer, len);
 	else
-		read_failure(c, status, error);
+		read_failure(c, status, ch);
 	c->ready = true;
 	(void) sd_event_source_set_enabled(c->dns->defer, SD_EVENT_ONESHOT);
 }
@@ -495,8 +510,10 @@ int dns_call_new(struct dns_call **ret, struct dns *d, const struct address *ser
 	                       .reply.rcode = -1};
 	*q = (struct query){.channel = ch, .call = c};
 	d->calls = c;
-	if (ch->queries++ == 0)
+	if (ch->queries++ == 0) {
 		ch->error = 0;
+		ch->garbled = false;
+	}
 	ares_query(ch->ares, name, 1 /* IN */, (int) type, on_answer, q);
 	arm(d);
 	*ret = c;

@@ -127,8 +127,15 @@ static size_t other_endpoint(const struct exchange *x)
 	return N_ENDPOINTS;
 }
 
+/* This node has no way to that family at all. */
+static bool is_foreign(const struct http_reply *r)
+{
+	return r->stage == HTTP_CONNECTING &&
+	       (r->code == ENETUNREACH || r->code == EADDRNOTAVAIL || r->code == EAFNOSUPPORT);
+}
+
 /* Which failure to tell when no endpoint answered: the one that got further; a family that this
- * node has no route for says nothing about the service. */
+ * node does not have says nothing about the service. */
 static size_t telling_failure(const struct exchange *x)
 {
 	size_t best = x->preferred;
@@ -136,11 +143,8 @@ static size_t telling_failure(const struct exchange *x)
 	for (size_t e = 0; e < N_ENDPOINTS; e++) {
 		const struct http_reply *mine = &x->failures[e], *other = &x->failures[best];
 
-		if (!x->failed[e] || e == best)
-			continue;
-		if (mine->stage > other->stage || !x->failed[best] ||
-		    (mine->stage == other->stage && other->code == ENETUNREACH &&
-		     mine->code != ENETUNREACH))
+		if (x->failed[e] && e != best &&
+		    (mine->stage > other->stage || (is_foreign(other) && !is_foreign(mine))))
 			best = e;
 	}
 	return best;

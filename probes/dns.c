@@ -33,7 +33,9 @@ struct state {
 	bool v6_first;             /* no way out by IPv4 */
 	bool wanted[_SERVICE_MAX]; /* has a name to resolve */
 	struct ask asks[_SERVICE_MAX][SERVERS_MAX][N_TYPES];
-	unsigned pending;
+	unsigned pending;     /* asks to servers of resolv.conf */
+	unsigned pending_vpc; /* asks to the VPC's resolver beside them */
+	bool failed;          /* one of the former had no proper answer */
 };
 
 /* ---- the names ---- */
@@ -267,8 +269,8 @@ static void keep_addresses(struct endpoint *e, const struct state *s, size_t ser
 	e->resolved_at = now;
 }
 
-/* The first server that has an address decides; else one that says there is none; else nobody has
- * answered, and that is the servers' finding. */
+/* As for glibc, the first server with a proper answer decides, be it that there is no such name;
+ * when none has one, that is the servers' finding and no other. */
 static void observe_name(struct run *r, const struct state *s, enum service i)
 {
 	struct endpoint *e = &run_learn(r)->endpoints[i];
@@ -276,13 +278,15 @@ static void observe_name(struct run *r, const struct state *s, enum service i)
 	char address[ADDRESS_TEXT_MAX];
 	struct observation *o;
 
-	for (size_t k = 0; k < s->n_servers && !found; k++) {
+	for (size_t k = 0; k < s->n_servers && !found && !none; k++) {
 		const struct ask *a = answer_of(s, i, k);
 
-		if (a && a->answered && a->reply.outcome == OUTCOME_OK) {
+		if (!a || !is_proper(a))
+			continue;
+		if (a->reply.outcome == OUTCOME_OK) {
 			found = a;
 			keep_addresses(e, s, i, k, run_now(r));
-		} else if (a && a->answered && a->reply.outcome == OUTCOME_ABSENT) {
+		} else {
 			none = a;
 		}
 	}
@@ -290,7 +294,7 @@ static void observe_name(struct run *r, const struct state *s, enum service i)
 	                found  ? OUTCOME_OK
 	                : none ? OUTCOME_ABSENT
 	                       : OUTCOME_UNKNOWN,
-	                none && !found ? none->reply.rcode : 0);
+	                none ? none->reply.rcode : 0);
 	observation_text(o, "host", "%s", e->host);
 	if (found) {
 		observation_text(o, "address", "%s", address_format(&e->addresses[0], address));
@@ -330,10 +334,13 @@ static void ask(struct run *r, size_t service, size_t server, size_t type)
 	a->asked = true;
 	a->reply.outcome = OUTCOME_UNKNOWN;
 	if (run_dns(r, &s->servers[server], run_node(r)->endpoints[service].host, types[type],
-	            patience, on_answer, (service * SERVERS_MAX + server) * N_TYPES + type) == 0)
-		s->pending++;
-	else
+	            server == VPC ? patience - hedge_after : patience, on_answer,
+	            (service * SERVERS_MAX + server) * N_TYPES + type) < 0)
 		a->asked = false; /* we could not: says nothing of the server */
+	else if (server == VPC)
+		s->pending_vpc++;
+	else
+		s->pending++;
 }
 
 static void ask_server(struct run *r, size_t server)
@@ -362,14 +369,20 @@ static void on_answer(struct run *r, const struct dns_reply *reply, uintptr_t ta
 	struct state *s = run_state(r);
 	struct ask *a = &s->asks[service][server][type];
 
-	s->pending--;
+	if (server == VPC)
+		s->pending_vpc--;
+	else
+		s->pending--;
 	a->answered = true;
 	a->reply = *reply;
-	if (!is_proper(a))
+	if (server != VPC && !is_proper(a)) {
+		s->failed = true;
 		ask_vpc_resolver(r);
+	}
 	if (type == 0 && reply->outcome == OUTCOME_ABSENT && reply->rcode == 0)
 		ask(r, service, server, 1);
-	if (s->pending == 0)
+	/* what the VPC's resolver says matters only beside a failure */
+	if (s->pending == 0 && (!s->failed || s->pending_vpc == 0))
 		conclude(r);
 }
 

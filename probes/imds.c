@@ -337,6 +337,9 @@ static bool is_local_block(struct run *r, struct look *l)
 static void classify_failure(struct run *r, const struct http_reply *h, struct look *l)
 {
 	l->outcome = h->outcome;
+	if (h->outcome == OUTCOME_MALFORMED && h->status)
+		(void) text_format(l->sample, sizeof(l->sample), "a body of over %d KiB",
+		                   METADATA_BODY_MAX / 1024);
 	l->code = l->error = h->outcome == OUTCOME_TIMEOUT ? 0 : h->code;
 	if (h->outcome == OUTCOME_FAILED && (h->code == ENOMEM || h->stage != HTTP_WAITING)) {
 		l->outcome = OUTCOME_UNKNOWN; /* we failed, not the world */
@@ -356,16 +359,12 @@ static void classify_status(const struct imds_reply *reply, struct look *l)
 	int status = reply->http.code;
 
 	l->code = status;
-	if (status == 403)
+	if (status == 403 || (status == 401 && reply->step == IMDS_GET))
 		l->outcome = OUTCOME_DENIED;
-	else if (status == 401 && reply->step == IMDS_GET)
-		l->outcome = OUTCOME_DENIED;
-	else if (status == 429 || status >= 500)
+	else if (status == 429 || status >= 500 || (status == 200 && reply->http.total > slow))
 		l->outcome = OUTCOME_SLOW;
 	else if (status != 200)
 		l->outcome = OUTCOME_MALFORMED;
-	else if (reply->http.total > slow)
-		l->outcome = OUTCOME_SLOW;
 	else
 		l->outcome = OUTCOME_OK;
 }
@@ -391,10 +390,15 @@ static bool answered(const struct look *l)
 	return l->status == 200 && (l->outcome == OUTCOME_OK || l->outcome == OUTCOME_SLOW);
 }
 
-static void is_malformed(struct look *l, const struct http_reply *h)
+static void mark_malformed(struct look *l, const struct http_reply *h)
 {
+	size_t len = strnlen(h->body, 40);
+
 	l->outcome = OUTCOME_MALFORMED;
-	(void) text_clean(l->sample, sizeof(l->sample), h->body, strnlen(h->body, 40));
+	if (len > 0)
+		(void) text_clean(l->sample, sizeof(l->sample), h->body, len);
+	else
+		(void) text_format(l->sample, sizeof(l->sample), "an empty body");
 }
 
 /* ---- the words ---- */
@@ -525,7 +529,7 @@ static void on_want(struct run *r, const struct imds_reply *reply, uintptr_t tag
 	if (!reply->throttled && !reply->disabled) {
 		classify(r, reply, wants[tag].path, &l);
 		if (answered(&l) && wants[tag].learn(n, reply->http.body, reply->http.body_len) < 0)
-			is_malformed(&l, &reply->http);
+			mark_malformed(&l, &reply->http);
 		if (answered(&l) ||
 		    (!document && (l.status == 404 || l.outcome == OUTCOME_MALFORMED)))
 			m->learnt |= 1u << tag;
@@ -574,7 +578,7 @@ static void on_instance_id(struct run *r, const struct imds_reply *reply, uintpt
 	if (answered(&s->look) &&
 	    (one_line(id, sizeof(id), reply->http.body, reply->http.body_len) < 0 ||
 	     !is_id(id, "i-")))
-		is_malformed(&s->look, &reply->http);
+		mark_malformed(&s->look, &reply->http);
 	if (!answered(&s->look)) {
 		conclude_unanswered(r, &s->look);
 		return;

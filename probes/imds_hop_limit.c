@@ -6,48 +6,59 @@
 
 static const usec_t patience = 2 * USEC_PER_SEC;
 
-static bool look(struct run *r, int family);
+struct state {
+	unsigned pending;
+};
 
-static void on_hop(struct run *r, const struct hop_reply *reply, uintptr_t family)
+static void observe(struct run *r, const struct hop_reply *reply, bool v6)
 {
 	bool known = reply->outcome == OUTCOME_OK && reply->status == 200;
 	bool low = known && reply->hop_limit == 1 && (reply->counted || reply->exact);
 	struct observation *o;
 
-	/* a family that is not there says nothing; the other one may */
-	if (!known && family == AF_INET && look(r, AF_INET6))
-		return;
 	o = run_observe(r, LAYER_METADATA, "", "",
 	                low     ? OUTCOME_EXHAUSTED
 	                : known ? OUTCOME_OK
 	                        : OUTCOME_UNKNOWN,
 	                reply->error ? reply->error : reply->status);
-	observation_number(o, "family", family == AF_INET6 ? 6 : 4);
-	if (known) {
-		observation_number(o, "hop_limit", reply->hop_limit);
-		observation_number(o, "exact", reply->exact);
-		observation_number(o, "counted", reply->counted);
-		observation_detail(o, "hop limit %d%s", reply->hop_limit,
-		                   reply->exact || low ? "" : " or more");
-	} else {
+	observation_number(o, "family", v6 ? 6 : 4);
+	if (!known) {
 		observation_detail(o, "cannot tell: the token PUT ended with %s",
 		                   outcome_name(reply->outcome));
+		return;
 	}
-	run_end(r);
+	observation_number(o, "hop_limit", reply->hop_limit);
+	observation_number(o, "exact", reply->exact);
+	observation_number(o, "counted", reply->counted);
+	observation_detail(o, "hop limit %d%s", reply->hop_limit,
+	                   reply->exact || low ? "" : " or more");
 }
 
-static bool look(struct run *r, int family)
+/* The option is one for both families: whichever answers first tells it. */
+static void on_hop(struct run *r, const struct hop_reply *reply, uintptr_t family)
 {
-	struct address a;
-	uint16_t port;
+	struct state *s = run_state(r);
+	bool known = reply->outcome == OUTCOME_OK && reply->status == 200;
 
-	return run_imds_endpoint(r, family, &a, &port) &&
-	       run_hop(r, &a, port, patience, on_hop, (uintptr_t) family) == 0;
+	s->pending--;
+	if (!known && s->pending > 0)
+		return;
+	observe(r, reply, family == AF_INET6);
+	run_end(r);
 }
 
 static int start(struct run *r)
 {
-	if (run_node(r)->metadata_answers && (look(r, AF_INET) || look(r, AF_INET6)))
+	static const int families[] = {AF_INET, AF_INET6};
+	struct state *s = run_state(r);
+	struct address a;
+	uint16_t port;
+
+	for (size_t i = 0; i < ELEMENTS(families) && run_node(r)->metadata_answers; i++)
+		if (run_imds_endpoint(r, families[i], &a, &port) &&
+		    run_hop(r, &a, port, patience, on_hop, (uintptr_t) families[i]) == 0)
+			s->pending++;
+	if (s->pending > 0)
 		return 0;
 	observation_detail(run_observe(r, LAYER_METADATA, "", "", OUTCOME_SKIPPED, 0),
 	                   "metadata does not answer");
@@ -74,6 +85,7 @@ const struct probe probe_imds_hop_limit = {
 	.every = 300 * USEC_PER_SEC,
 	.timeout = 5 * USEC_PER_SEC,
 	.after = "imds",
+	.state_size = sizeof(struct state),
 	.needs_ec2 = true,
 	.start = start,
 	.judge = judge,

@@ -80,7 +80,9 @@ static size_t answer(uint8_t *p, size_t n, bool tcp, unsigned *lost)
 	p[3] = 0x80;
 	if (starts(p, "silent") || (starts(p, "lost") && (*lost)++ == 0))
 		return 0;
-	if (starts(p, "nx"))
+	if (starts(p, "garbage"))
+		memset(p + 4, 0xff, n - 4);
+	else if (starts(p, "nx"))
 		p[3] |= 3;
 	else if (starts(p, "servfail"))
 		p[3] |= 2;
@@ -210,6 +212,8 @@ static void answers(void)
 	ok(gives("lost.test", OUTCOME_OK, 0) && reply.took > 90000 && reply.took < 290000);
 	ok(gives("silent.test", OUTCOME_TIMEOUT, -1));
 	ok(reply.took > 250000 && reply.took < 500000);
+	ok(gives("garbage.test", OUTCOME_MALFORMED, -1));
+	ok(gives("silent.test", OUTCOME_TIMEOUT, -1)); /* what came before is forgotten */
 }
 
 static void failures(void)

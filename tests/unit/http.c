@@ -408,6 +408,26 @@ static void kept_dead(pid_t *server)
 	ok(reply.outcome == OUTCOME_OK && strcmp(body, "01") == 0);
 }
 
+/* A kept connection whose far side falls silent is given up as fast as a connect, and another one
+ * is tried: so it is a connect that fails, not an answer that is missing. */
+static void kept_silent(void)
+{
+	struct http_request rq = request(PLAIN, "/ok");
+
+	rq.keep_alive = true;
+	rq.connect_timeout = 300 * USEC_PER_MSEC;
+	rq.timeout = 2 * USEC_PER_SEC;
+	go(&rq);
+	ok(reply.outcome == OUTCOME_OK);
+	if (system("nft 'add table ip t; add chain ip t c { type filter hook output priority 0; }; "
+	           "add rule ip t c tcp dport 8080 drop' 2>/dev/null") != 0)
+		return;
+	go(&rq);
+	ok(reply.outcome == OUTCOME_TIMEOUT && reply.stage == HTTP_CONNECTING);
+	ok(within(reply.total, 500, 1500));
+	ok(system("nft delete table ip t") == 0);
+}
+
 static void refuses(void)
 {
 	struct http_request rq = request(PLAIN, "/a b"), good = request(PLAIN, "/");
@@ -534,6 +554,7 @@ int main(void)
 	handshakes(ca_file);
 	kept();
 	kept_dead(&servers[0]);
+	kept_silent();
 	refuses();
 	cancels();
 	idles();
