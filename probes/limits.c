@@ -190,7 +190,7 @@ static enum code judge(const struct observation *o, struct words *ret)
 const struct probe probe_limits = {
 	.name = "limits",
 	.what = "how many ENIs, addresses and pods the instance type carries, and kubelet's "
-                "maxPods",
+		"maxPods",
 	.layer = LAYER_ADDRESS,
 	.every = 60 * USEC_PER_SEC,
 	.retry = USEC_PER_SEC,

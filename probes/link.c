@@ -269,7 +269,7 @@ static void look_at_metadata_route(struct run *r, const struct net *net)
 static int start(struct run *r)
 {
 	struct memory *m = run_memory(r);
-	const struct net *net;
+	const struct net *net = NULL;
 	struct primary p;
 	bool good;
 	int e;

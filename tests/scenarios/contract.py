@@ -29,8 +29,8 @@ SCHEMA = {
         "instance_id instance_type region zone ami_id partition private_dns node_name cluster "
         "runtime kubelet_version cni_version").split()},
     "verdict": {"state": TEXT, "stage": TEXT, "root": TEXT + NULL, "subject": TEXT + NULL,
-                "summary": TEXT, "remedy": TEXT + NULL, "since": "time?", "deadline_s":
-                NUMBER + NULL},
+                "summary": TEXT + NULL, "remedy": TEXT + NULL, "since": "time?",
+                "deadline_s": NUMBER + NULL},
     "findings[]": {"code": TEXT, "layer": TEXT, "condition": TEXT + NULL, "severity": TEXT,
                    "subject": TEXT + NULL, "summary": TEXT, "remedy": TEXT,
                    "because": TEXT + NULL, "because_subject": TEXT + NULL, "since": TIME,
@@ -45,7 +45,7 @@ SCHEMA = {
                "ips_assigned": NUMBER + NULL, "prefixes": NUMBER + NULL, "pod_ips": NUMBER + NULL,
                "managed_by": TEXT + NULL},
     "probes[]": {"name": TEXT, "layer": TEXT, "subject": TEXT + NULL, "outcome": TEXT,
-                 "code": NUMBER + TEXT + NULL, "took_ms": NUMBER, "at": TIME, "detail": TEXT + NULL},
+                 "code": NUMBER + TEXT + NULL, "took_ms": NUMBER, "at": NUMBER, "detail": TEXT + NULL},
 }
 
 
@@ -107,7 +107,7 @@ def meaning(doc):
             f["severity"] != "notice" for f in findings)):
         bad.append("%s, with root %r and findings %s" % (v["state"], v["root"],
                                                         [f["code"] for f in findings]))
-    if len(v["summary"].encode()) > 160:
+    if len((v["summary"] or "").encode()) > 160:
         bad.append("verdict.summary is longer than 160 bytes")
     worst, consequence_seen = -1, False
     names = [(f["code"], f["subject"]) for f in findings]
@@ -145,8 +145,8 @@ def meaning(doc):
         if not roots or v["root"] != roots[0]["code"]:
             bad.append("verdict.root is %r, the first root finding %r" % (
                 v["root"], roots and roots[0]["code"]))
-        if not v["remedy"]:
-            bad.append("a verdict without a remedy")
+        if not v["remedy"] or not v["summary"]:
+            bad.append("a verdict without summary or remedy")
     types = [c["type"] for c in doc["conditions"]]
     if len(set(types)) != len(types):
         bad.append("a condition comes twice: %s" % types)
@@ -162,6 +162,8 @@ def meaning(doc):
     for p in doc["probes"]:
         if p["outcome"] not in OUTCOMES or p["layer"] not in LAYERS:
             bad.append("probe %s: outcome %r, layer %r" % (p["name"], p["outcome"], p["layer"]))
+        if not 0 < p["at"] <= doc["uptime_s"] + 0.001:      # on the clock of uptime_s
+            bad.append("probe %s was at %r, it is %r" % (p["name"], p["at"], doc["uptime_s"]))
     return bad
 
 

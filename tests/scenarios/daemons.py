@@ -438,12 +438,34 @@ def _(w):
     """Two independent faults: two roots, two conditions, and each clears on its own."""
     d = start(w)
     heal_token = w.imds_token_silent()
-    heal_cni = w.cni_binary_missing()
-    d.wait_status("both", lambda s: {"ImdsTokenTimeout", "CniBinaryMissing"} <= {
-        f["code"] for f in s["findings"]}, timeout=15)
-    files_hold(w, d)
+    heal_dns = w.dns_servfail()
+    d.wait_status("both", lambda s: {"ImdsTokenTimeout", "ResolverFailing"} <= {
+        f["code"] for f in s["findings"] if f["because"] is None}, timeout=15)
+    s = files_hold(w, d)
+    assert {c["type"] for c in s["conditions"] if c["status"] == "True"} == {
+        "InstanceMetadataProblem", "DnsProblem"}, s["conditions"]
     heal_token()
-    s = d.wait_root("CniBinaryMissing", timeout=20)
-    assert [f["code"] for f in s["findings"]] == ["CniBinaryMissing"], s["findings"]
-    heal_cni()
+    s = d.wait_root("ResolverFailing", timeout=20)
+    assert [f["code"] for f in s["findings"]] == ["ResolverFailing"], s["findings"]
+    heal_dns()
     d.wait_state("healthy", timeout=20)
+
+
+@daemon("run/consequence-pages-once")
+def _(w):
+    """A fault with consequences: only the root's condition is True, and all clear when it goes."""
+    d = start(w)
+    undo = w.no_default_route()
+    s = d.wait_status("root and consequences", lambda s: {
+        "DefaultRouteMissing", "ImdsUnreachable", "ResolverUnreachable"} <= {
+            f["code"] for f in s["findings"]}, timeout=20)
+    files_hold(w, d)
+    assert s["verdict"]["root"] == "DefaultRouteMissing", s["verdict"]
+    s = d.status()
+    assert [c["type"] for c in s["conditions"] if c["status"] == "True"] == ["HostNetworkProblem"], (
+        s["conditions"])
+    e = raised(w, d, "ImdsUnreachable")
+    assert e.get("NODEWHY_BECAUSE") == "DefaultRouteMissing", e.get("NODEWHY_BECAUSE")
+    undo()
+    d.wait_state("healthy", timeout=30)
+    assert not d.status()["findings"], d.status()["findings"]

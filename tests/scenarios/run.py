@@ -67,8 +67,6 @@ def judge(s, w, report, code):
             bad.append("%s is missing" % code_)
         for f in found:
             walk = contract.chain(f, findings)[0]
-            if because == table.EITHER:
-                continue
             if because == table.ANY:
                 if len(walk) < 2 or not any(same(walk[-1], r) for r in roots):
                     bad.append("%s: the chain %s does not end at %s" % (

@@ -37,7 +37,7 @@ def report(*findings):
                         "message": "m", "since": T} for t in contract.JUDGED],
         "network": {k: [] if k == "enis" else None for k in contract.SCHEMA["network"]},
         "probes": [{"name": "imds", "layer": "metadata", "subject": None, "outcome": "ok", "code": 0,
-                    "took_ms": 1.5, "at": T, "detail": None}]}
+                    "took_ms": 1.5, "at": 9.1, "detail": None}]}
 
 
 class Fake:
@@ -80,6 +80,8 @@ def main():
     seen("unknown code", lambda d: d["findings"][1].update(code="NoSuchCode"))
     seen("wrong severity", lambda d: d["findings"][1].update(severity="notice"))
     seen("twice the same", lambda d: d["findings"].append(d["findings"][1]))
+    seen("a probe in the future", lambda d: d["probes"][0].update(at=10.5))
+    seen("a verdict without summary", lambda d: d["verdict"].update(summary=None))
     seen("unknown outcome", lambda d: d["probes"][0].update(outcome="bad"))
     mild = report(finding("ImdsHopLimitLow"), finding("EndpointTimeout", subject="ec2"))
     tap.ok(contract.meaning(mild), "sees: the mild root before the fatal one")

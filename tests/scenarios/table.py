@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The list of scenarios and the words to write one."""
 
-ANY = "any"         # of codes: explained by something, along a chain that ends at the root
-EITHER = "either"   # of codes: explained or a root of its own, the contract leaves it open
+ANY = "any"     # of codes: explained by something, along a chain that ends at the root
 scenarios = []
 
 

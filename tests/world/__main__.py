@@ -2,7 +2,8 @@
 """A world for a shell: python3 tests/world [options] [-- COMMAND...]
 
 Runs COMMAND (default: a shell) in the simulated node, with the faults given, and removes all of it
-afterwards. In it, $ROOT is the host tree, and `nodewhy check --root "$ROOT"` sees the node.
+afterwards. $ROOT is the host tree: `nodewhy check --root "$ROOT"` in that shell sees the node; in
+COMMAND, @ROOT@ stands for it.
 """
 
 import argparse
@@ -42,7 +43,8 @@ def main():
             getattr(w, name)(*([value(v)] if equals else []))
         env = w.environment(ROOT=w.root, TERM=os.environ.get("TERM", "dumb"),
                             PATH=os.path.dirname(w.binary()) + ":/usr/sbin:/usr/bin:/sbin:/bin")
-        return subprocess.run(w.node.argv(a.command or ["/bin/sh"]), env=env).returncode
+        return subprocess.run(w.node.argv(
+            [x.replace("@ROOT@", w.root) for x in a.command] or ["/bin/sh"]), env=env).returncode
 
 
 sys.exit(main())

@@ -258,7 +258,8 @@ class World:
         addresses += [n for n in self.nameservers if n not in addresses and n != STUB
                       and ":" not in n]
         lines = ["link set lo up", "link add br0 type bridge stp_state 0 forward_delay 0",
-                 "link set br0 mtu 9001 up"]
+                 # An address of its own: else it follows the lowest port, and changes with the ports.
+                 "link set br0 address 0a:00:00:00:00:01 mtu 9001 up"]
         lines += ["addr add %s/24 dev br0" % g for g in sorted({e.gateway for e in self.enis})]
         lines += ["addr add %s/32 dev br0" % a for a in addresses]
         if self.imds_v6:

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Do the AWS endpoints answer? One HTTPS request a look, told as TCP, TLS and HTTP. Any status line
+ * after a verified handshake is an answer: the request is not signed and not meant to succeed. */
+#include <errno.h>
+
+#include "probe.h"
+
+enum { BODY_MAX = 262144 };
+
+/* In the order in which they are gone through. */
+enum part { TCP, TLS, HTTP, N_PARTS };
+
+static const char *const aspects[N_PARTS] = {"tcp", "tls", "http"};
+
+struct state {
+	struct address address;
+};
+
+struct memory {
+	unsigned turn[_SERVICE_MAX]; /* which of several addresses comes next */
+};
+
+/* ---- evidence ---- */
+
+static void observe_unknown(struct run *r, const char *why)
+{
+	for (size_t i = 0; i < N_PARTS; i++)
+		observation_detail(run_observe(r, LAYER_ENDPOINT, aspects[i],
+		                               service_name(run_slot(r)), OUTCOME_UNKNOWN, 0),
+		                   "%s", why);
+}
+
+static void add_target(struct run *r, struct observation *o)
+{
+	const struct endpoint *e = &run_node(r)->endpoints[run_slot(r)];
+	const struct state *s = run_state(r);
+	char address[ADDRESS_TEXT_MAX];
+
+	observation_text(o, "host", "%s", e->host);
+	observation_text(o, "address", "%s", address_format(&s->address, address));
+	observation_number(o, "private", address_is_private(&s->address));
+}
+
+/* A refusal, an error or silence: does it come from this node? */
+static void add_failure(struct run *r, struct observation *o, const struct http_reply *reply)
+{
+	const struct endpoint *e = &run_node(r)->endpoints[run_slot(r)];
+	const struct state *s = run_state(r);
+	int datagram;
+
+	if (reply->outcome != OUTCOME_UNTRUSTED && reply->code)
+		observation_number(o, "errno", reply->code);
+	observation_number(o, "total_ms", (int64_t) (reply->total / USEC_PER_MSEC));
+	if (reply->stage != HTTP_CONNECTING)
+		return;
+	datagram = run_local_block(r, &s->address, e->port);
+	if (datagram)
+		observation_number(o, "datagram_errno", datagram);
+}
+
+static void add_part(struct run *r, struct observation *o, enum part part,
+                     const struct http_reply *reply)
+{
+	if (part >= TLS || reply->connect)
+		observation_number(o, "connect_ms", (int64_t) (reply->connect / USEC_PER_MSEC));
+	if (part >= TLS && reply->tls)
+		observation_number(o, "tls_ms", (int64_t) (reply->tls / USEC_PER_MSEC));
+	if (part == TLS && reply->tls_error[0])
+		observation_text(o, "tls_error", "%s", reply->tls_error);
+	if (part == TLS && reply->tls_issuer[0])
+		observation_text(o, "issuer", "%s", reply->tls_issuer);
+	if (part == HTTP && reply->status)
+		observation_number(o, "http_status", reply->status);
+}
+
+/* ---- what the reply comes to ---- */
+
+static enum part part_of(const struct http_reply *reply)
+{
+	return reply->stage == HTTP_CONNECTING ? TCP : reply->stage == HTTP_TLS ? TLS : HTTP;
+}
+
+static bool is_plain(struct run *r)
+{
+	return strcmp(run_node(r)->endpoints[run_slot(r)].scheme, "http") == 0;
+}
+
+static usec_t took(enum part part, const struct http_reply *reply)
+{
+	usec_t first = reply->first_byte ? reply->first_byte : reply->total;
+
+	return part == TCP   ? reply->connect
+	       : part == TLS ? reply->tls > reply->connect ? reply->tls - reply->connect : 0
+	                     : first;
+}
+
+static enum outcome outcome_of(enum part part, const struct http_reply *reply)
+{
+	/* a status line has come, whatever became of the body */
+	if (part == HTTP && reply->status)
+		return reply->status >= 500 ? OUTCOME_FAILED : OUTCOME_OK;
+	/* ours: the bundle that AWS_CA_BUNDLE names, or no memory */
+	if (part == TLS && reply->outcome == OUTCOME_ABSENT)
+		return OUTCOME_UNKNOWN;
+	if (reply->code == ENOMEM)
+		return OUTCOME_UNKNOWN;
+	return reply->outcome;
+}
+
+static void describe(const struct observation *o, char *dst, size_t size);
+
+static void observe(struct run *r, enum part part, const struct http_reply *reply)
+{
+	enum part reached = part_of(reply);
+	enum outcome outcome = part < reached ? OUTCOME_OK : outcome_of(part, reply);
+	int code = part == HTTP && reply->status ? reply->status : reply->code;
+	struct observation *o;
+
+	if (part > reached)
+		outcome = OUTCOME_UNKNOWN;
+	else if (part == TLS && part < reached && is_plain(r))
+		outcome = OUTCOME_SKIPPED;
+	o = run_observe(r, LAYER_ENDPOINT, aspects[part], service_name(run_slot(r)), outcome,
+	                part == reached ? code : 0);
+	if (!o)
+		return;
+	if (part > reached) {
+		observation_detail(o, "not tried: %s failed", aspects[reached]);
+		return;
+	}
+	o->took =
+		part == reached && reply->outcome != OUTCOME_OK ? reply->total : took(part, reply);
+	add_target(r, o);
+	add_part(r, o, part, reply);
+	if (part == reached && reply->outcome != OUTCOME_OK)
+		add_failure(r, o, reply);
+	if (outcome == OUTCOME_UNKNOWN)
+		observation_detail(o, "cannot look: %s",
+		                   reply->tls_error[0] ? reply->tls_error : strerror(reply->code));
+	else if (outcome != OUTCOME_OK && outcome != OUTCOME_SKIPPED)
+		describe(o, o->detail, sizeof(o->detail));
+}
+
+static void on_reply(struct run *r, const struct http_reply *reply, uintptr_t tag)
+{
+	for (enum part p = 0; p < N_PARTS; p++)
+		observe(r, p, reply);
+	run_end(r);
+}
+
+static int start(struct run *r)
+{
+	const struct endpoint *e = &run_node(r)->endpoints[run_slot(r)];
+	struct memory *m = run_memory(r);
+	struct state *s = run_state(r);
+	struct http_request rq = {
+		.method = "GET",
+		.scheme = e->scheme,
+		.host = e->host,
+		.port = e->port,
+		.path = "/",
+		.ca_file = run_env(r, "AWS_CA_BUNDLE"),
+		.connect_timeout = 1200 * USEC_PER_MSEC,
+		.timeout = 4 * USEC_PER_SEC,
+		.body_max = BODY_MAX,
+	};
+
+	if (!e->host[0] || e->n == 0) {
+		observe_unknown(r, e->host[0] ? "cannot tell: no address known yet"
+		                              : "cannot tell: region not known");
+		run_end(r);
+		return 0;
+	}
+	s->address = e->addresses[m->turn[run_slot(r)]++ % e->n];
+	rq.address = s->address;
+	return run_http(r, &rq, on_reply, 0);
+}
+
+/* ---- the judgement ---- */
+
+static enum code code_of(const struct observation *o)
+{
+	bool tls = strcmp(o->aspect, aspects[TLS]) == 0;
+
+	if (o->outcome == OUTCOME_OK || o->outcome == OUTCOME_SKIPPED ||
+	    o->outcome == OUTCOME_UNKNOWN)
+		return CODE_NONE;
+	if (strcmp(o->aspect, aspects[HTTP]) == 0)
+		return CODE_EndpointFailing;
+	if (o->outcome == OUTCOME_UNTRUSTED || o->outcome == OUTCOME_EXPIRED)
+		return CODE_EndpointUntrusted;
+	if (o->outcome == OUTCOME_TIMEOUT)
+		return tls ? CODE_EndpointTlsStalled : CODE_EndpointTimeout;
+	return CODE_EndpointRefused;
+}
+
+static void describe_why(const struct observation *o, char *dst, size_t size)
+{
+	const char *issuer = evidence_get_text(o, "issuer"),
+		   *tls_error = evidence_get_text(o, "tls_error");
+	int error = (int) evidence_number(o, "errno", 0);
+	int status = (int) evidence_number(o, "http_status", 0);
+	int64_t ms = evidence_number(o, "total_ms", 0);
+	bool tcp = strcmp(o->aspect, aspects[TCP]) == 0, tls = strcmp(o->aspect, aspects[TLS]) == 0;
+
+	if (status)
+		(void) text_append(dst, size, "HTTP %d", status);
+	else if (o->outcome == OUTCOME_TIMEOUT)
+		(void) text_append(dst, size, "%s in %lld.%lld s",
+		                   tcp   ? "no connection"
+		                   : tls ? "connected, no TLS answer"
+		                         : "TLS stands, no HTTP answer",
+		                   (long long) ms / 1000, (long long) ms % 1000 / 100);
+	else if (o->outcome == OUTCOME_UNTRUSTED || o->outcome == OUTCOME_EXPIRED)
+		(void) text_append(dst, size, "%s, issuer \"%s\"", tls_error, issuer);
+	else if (o->outcome == OUTCOME_RESET)
+		(void) text_append(dst, size, "connection closed during %s",
+		                   tcp   ? "the connect"
+		                   : tls ? "the TLS handshake"
+		                         : "the request");
+	else if (tls && tls_error[0])
+		(void) text_append(dst, size, "no TLS: %s", tls_error);
+	else if (error)
+		(void) text_append(dst, size, "%s", strerror(error));
+	else
+		(void) text_append(dst, size, "no HTTP answer");
+}
+
+static void describe(const struct observation *o, char *dst, size_t size)
+{
+	int datagram = (int) evidence_number(o, "datagram_errno", 0);
+
+	(void) text_format(dst, size, "%s at %s %s: ", o->subject,
+	                   evidence_number(o, "private", 0) ? "private (VPC endpoint)" : "public",
+	                   evidence_get_text(o, "address"));
+	describe_why(o, dst, size);
+	if (datagram)
+		(void) text_append(dst, size, "; stopped on this node: %s", strerror(datagram));
+}
+
+static enum code judge(const struct observation *o, struct words *ret)
+{
+	enum code c = code_of(o);
+
+	if (c != CODE_NONE)
+		describe(o, ret->summary, sizeof(ret->summary));
+	return c;
+}
+
+const struct probe probe_endpoint = {
+	.name = "endpoint",
+	.what = "TCP, TLS and HTTP to the EC2 and STS endpoints",
+	.layer = LAYER_ENDPOINT,
+	.every = 20 * USEC_PER_SEC,
+	.retry = 2 * USEC_PER_SEC,
+	.timeout = 5 * USEC_PER_SEC,
+	.slots = _SERVICE_MAX,
+	.after = "dns",
+	.state_size = sizeof(struct state),
+	.memory_size = sizeof(struct memory),
+	.leaves_node = true,
+	.needs_ec2 = true,
+	.start = start,
+	.judge = judge,
+	.codes = {CODE_EndpointTimeout, CODE_EndpointRefused, CODE_EndpointUntrusted,
+                  CODE_EndpointTlsStalled, CODE_EndpointFailing, CODE_NONE},
+};
