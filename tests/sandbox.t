@@ -24,7 +24,7 @@ systemctl is-active nodewhy >/out/active
 systemctl status --no-pager nodewhy
 systemctl show nodewhy -p NRestarts,Type,User,StatusText,WatchdogUSec,ActiveEnterTimestampMonotonic >/out/show
 systemctl show basic.target -p ActiveEnterTimestampMonotonic >/out/basic
-for i in $(seq 300); do grep -q '"state": *"healthy"' /run/nodewhy/status.json && break; sleep 0.1; done
+for i in $(seq 300); do grep -q '"state": *"healthy"' /run/nodewhy/status.json 2>/dev/null && break; sleep 0.1; done
 cp /run/nodewhy/status.json /out/status.json
 ls -l /run/nodewhy /run/nodewhy/conditions >/out/files
 sh /usr/share/nodewhy/npd/nodewhy-condition DnsProblem >/out/hook
