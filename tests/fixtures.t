@@ -94,24 +94,47 @@ def same_twice(capture):
     return [] if a == b else [f"first  {json.dumps(a)}", f"second {json.dumps(b)}"]
 
 
+def refused():
+    """What is no capture is refused in one line with exit code 3: never a crash, never a verdict."""
+    with open("tests/fixtures/healthy/capture.json") as f:
+        good = json.load(f)
+    look = good["probes"][0]
+    cases = {
+        "empty": "", "not JSON": "hello", "an array": "[]", "cut": json.dumps(good)[:-20], "no schema": json.dumps(dict(good, schema=None)),
+        "another schema": json.dumps(dict(good, schema="nodewhy.status/9")), "probes that are no array": json.dumps(dict(good, probes={})),
+        "a look that is a number": json.dumps(dict(good, probes=[7])), "an unknown probe": json.dumps(dict(good, probes=[dict(look, name="ghost")])),
+        "an unknown outcome": json.dumps(dict(good, probes=[dict(look, outcome="fine")])), "an unknown layer": json.dumps(dict(good, probes=[dict(look, layer="moon")])),
+        "too many looks": json.dumps(dict(good, probes=[look] * 5000)), "a key twice": '{"schema": "nodewhy.status/1", "schema": "nodewhy.status/1", "probes": []}',
+        "deep nesting": "[" * 100000, "NUL bytes": "\0" * 1000,
+    }
+    for name, text in cases.items():
+        path = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"nodewhy-refused-{os.getpid()}.json")
+        with open(path, "w") as f:
+            f.write(text)
+        try:
+            code, status, noise = replay(path)
+        finally:
+            os.unlink(path)
+        bad = [] if code == 3 and status is None and noise.count("\n") == 1 else [f"exit code {code}, said: {noise[:500]!r}"]
+        yield f"refused: {name}", bad
+
+
 def main():
     if "--show" in sys.argv:
         for name in sys.argv[2:]:
             _, status, noise = replay(os.path.join("tests/fixtures", name, "capture.json"))
             print(json.dumps(said(status), indent=1) if status else noise)
         return 0
-    n = failed = 0
+    n, failed, results = 0, 0, []
     for directory in sorted(glob.glob("tests/fixtures/*/")):
         name = os.path.basename(os.path.dirname(directory))
-        for what, bad in ((name, judge(directory)), (f"{name}, replayed from its own replay", same_twice(directory + "capture.json"))):
-            n += 1
-            failed += bool(bad)
-            print(f"{'not ' if bad else ''}ok {n} - {what}")
-            for line in bad:
-                print("#", line)
-    if n == 0:
-        print("not ok 1 - there are fixtures")
-        n = failed = 1
+        results += [(name, judge(directory)), (f"{name}, replayed from its own replay", same_twice(directory + "capture.json"))]
+    for what, bad in [*(results or [("there are fixtures", ["none"])]), *refused()]:
+        n += 1
+        failed += bool(bad)
+        print(f"{'not ' if bad else ''}ok {n} - {what}")
+        for line in bad:
+            print("#", line)
     print(f"1..{n}")
     return failed != 0
 
