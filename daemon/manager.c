@@ -40,7 +40,7 @@ struct watch {
 	bool failed; /* and it was said */
 };
 
-enum sink { SINK_STATUS, SINK_CONDITIONS, SINK_METRICS, SINK_HISTORY, _SINK_MAX };
+enum sink { SINK_RUN, SINK_TEXTFILE, SINK_HISTORY, _SINK_MAX };
 
 struct manager {
 	struct run_context context;
@@ -195,8 +195,8 @@ static void tell_manager(const struct report *r)
 
 static void note_sink(struct manager *m, enum sink s, int r)
 {
-	static const char *const what[] = {"/run/nodewhy/status.json", "/run/nodewhy/conditions",
-	                                   "metrics", "/var/lib/nodewhy/history.jsonl"};
+	static const char *const what[] = {
+		"/run/nodewhy", "the file in TextfileDir=", "/var/lib/nodewhy/history.jsonl"};
 
 	if (r < 0 && !m->sink_failed[s])
 		log_message(&m->log, LOG_WARNING, "cannot write %s: %s, trying again", what[s],
@@ -208,11 +208,17 @@ static void note_sink(struct manager *m, enum sink s, int r)
 
 static void write_files(struct manager *m, const struct report *r)
 {
+	int first, ret;
+
 	m->written = r->at;
-	note_sink(m, SINK_CONDITIONS, sink_conditions(m->files, r));
-	note_sink(m, SINK_METRICS, sink_metrics(m->files, m->config->textfile_dir, r, m->stats));
-	/* last: who sees the new status finds the rest as new */
-	note_sink(m, SINK_STATUS, sink_status(m->files, r, &m->meta));
+	/* the status last: who sees it new finds the rest new */
+	first = sink_conditions(m->files, r);
+	ret = sink_metrics(m->files, r, m->stats);
+	first = first < 0 ? first : ret;
+	ret = sink_status(m->files, r, &m->meta);
+	note_sink(m, SINK_RUN, first < 0 ? first : ret);
+	if (m->config->textfile_dir[0])
+		note_sink(m, SINK_TEXTFILE, sink_textfile(m->config->textfile_dir, r, m->stats));
 }
 
 static bool any_sink_failed(const struct manager *m)

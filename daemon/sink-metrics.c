@@ -135,29 +135,12 @@ static void say_network(FILE *out, const struct network *n)
 	}
 }
 
-static int replace_in_textfile_dir(const char *dir, const char *text, size_t len)
+/* *ret is malloc'ed. */
+static int metrics_text(const struct report *r, const struct probe_stats *stats, char **ret,
+                        size_t *ret_len)
 {
-	struct files *real = NULL;
-	char path[512];
-	int r;
-
-	/* an option's path is the process's own, not below --root */
-	r = files_new(&real, "/");
-	if (r < 0)
-		return r;
-	(void) text_format(path, sizeof(path), "%s/nodewhy.prom", dir);
-	r = file_replace(real, path, text, len, 0644);
-	files_free(real);
-	return r;
-}
-
-int sink_metrics(const struct files *f, const char *textfile_dir, const struct report *r,
-                 const struct probe_stats *stats)
-{
-	_cleanup_(freep) char *text = NULL;
-	size_t len = 0;
-	FILE *out = open_memstream(&text, &len);
-	int ret, extra = 0;
+	char *text = NULL;
+	FILE *out = open_memstream(&text, ret_len);
 
 	if (!out)
 		return -errno;
@@ -165,10 +148,42 @@ int sink_metrics(const struct files *f, const char *textfile_dir, const struct r
 	say_findings(out, r);
 	say_looks(out, r, stats);
 	say_network(out, &r->node.network);
-	if (fclose(out) != 0)
+	if (fclose(out) != 0) {
+		free(text);
 		return -ENOMEM;
-	ret = file_replace(f, "/run/nodewhy/metrics.prom", text, len, 0644);
-	if (textfile_dir[0])
-		extra = replace_in_textfile_dir(textfile_dir, text, len);
-	return ret < 0 ? ret : extra;
+	}
+	*ret = text;
+	return 0;
+}
+
+int sink_metrics(const struct files *f, const struct report *r, const struct probe_stats *stats)
+{
+	_cleanup_(freep) char *text = NULL;
+	size_t len;
+	int ret;
+
+	ret = metrics_text(r, stats, &text, &len);
+	if (ret < 0)
+		return ret;
+	return file_replace(f, "/run/nodewhy/metrics.prom", text, len, 0644);
+}
+
+int sink_textfile(const char *dir, const struct report *r, const struct probe_stats *stats)
+{
+	_cleanup_(freep) char *text = NULL;
+	struct files *own = NULL;
+	char path[512];
+	size_t len;
+	int ret;
+
+	ret = metrics_text(r, stats, &text, &len);
+	if (ret < 0)
+		return ret;
+	ret = files_new(&own, "/");
+	if (ret < 0)
+		return ret;
+	(void) text_format(path, sizeof(path), "%s/nodewhy.prom", dir);
+	ret = file_replace(own, path, text, len, 0644);
+	files_free(own);
+	return ret;
 }

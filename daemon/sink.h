@@ -42,5 +42,6 @@ size_t condition_text(const struct report *r, enum condition c, char *ret, size_
 struct probe_stats {
 	uint64_t runs, failures;
 };
-int sink_metrics(const struct files *f, const char *textfile_dir, const struct report *r,
-                 const struct probe_stats *stats);
+int sink_metrics(const struct files *f, const struct report *r, const struct probe_stats *stats);
+/* The same as nodewhy.prom in node_exporter's directory, a path of the process's own. */
+int sink_textfile(const char *dir, const struct report *r, const struct probe_stats *stats);

@@ -577,8 +577,7 @@ const struct probe probe_cni_config = {
 	.every = 5 * USEC_PER_SEC,
 	.retry = USEC_PER_SEC,
 	.timeout = 2 * USEC_PER_SEC,
-	.after = "imds",
-	.needs_ec2 = true,
+	.after = "imds", /* whether this is EC2 decides what the absence of Kubernetes means */
 	.state_size = sizeof(struct state),
 	.watch = {"/etc/cni/net.d", "/opt/cni/bin", "/etc/containerd", "/etc/containerd/config.d",
                   "/etc/eks/containerd"},

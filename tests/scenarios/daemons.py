@@ -437,14 +437,14 @@ def _(w):
 def _(w):
     """Two independent faults: two roots, two conditions, and each clears on its own."""
     d = start(w)
-    heal_token = w.imds_token_silent()
+    heal_metadata = w.imds_drop()
     heal_dns = w.dns_servfail()
-    d.wait_status("both", lambda s: {"ImdsTokenTimeout", "ResolverFailing"} <= {
+    d.wait_status("both", lambda s: {"ImdsUnreachable", "ResolverFailing"} <= {
         f["code"] for f in s["findings"] if f["because"] is None}, timeout=15)
     s = files_hold(w, d)
     assert {c["type"] for c in s["conditions"] if c["status"] == "True"} == {
         "InstanceMetadataProblem", "DnsProblem"}, s["conditions"]
-    heal_token()
+    heal_metadata()
     s = d.wait_root("ResolverFailing", timeout=20)
     assert [f["code"] for f in s["findings"]] == ["ResolverFailing"], s["findings"]
     heal_dns()

@@ -60,7 +60,7 @@ int main(void)
 	ok(warnings == 6 && c.probes[at("dns")].every == 2500000);
 	parse("[Nodewhy\nnonsense\n[Other]\nKey=1\n=\n");
 	ok(warnings == 3);
-	config_parse(&c, "x.conf", "[Nodewhy]\n\0Text\n[\n", 19, on_warning, NULL);
+	config_parse(&c, "x.conf", "[Nodewhy]\n\0Text\n[\n", 18, on_warning, NULL);
 	ok(strstr(last, "x.conf:3") != NULL);
 	parse("[Probe imds]\n\033[31mEvil=1\n");
 	ok(warnings == 1 && !strchr(last, '\033')); /* a warning is shown on terminals */
