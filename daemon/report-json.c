@@ -17,7 +17,9 @@ static json_t *number_or_null(int64_t v)
 
 static json_t *seconds(usec_t t)
 {
-	return json_real((double) (t / 1000) / 1000.0);
+	usec_t ms = t / USEC_PER_MSEC;
+
+	return json_real((double) ms / 1e3);
 }
 
 /* A moment of CLOCK_BOOTTIME on the wall clock of the report. */
@@ -112,7 +114,6 @@ static json_t *finding_to_json(const struct report *r, const struct report_meta 
                                const struct finding *f)
 {
 	const struct cause *c = cause_of(f->code);
-	const struct finding *why = f->because < 0 ? NULL : &r->findings[f->because];
 	json_t *j = json_object();
 	int bad = !j;
 
@@ -124,8 +125,15 @@ static json_t *finding_to_json(const struct report *r, const struct report_meta 
 	put(j, "subject", json_string(f->subject), &bad);
 	put(j, "summary", json_string(f->summary), &bad);
 	put(j, "remedy", json_string(f->remedy), &bad);
-	put(j, "because", why ? json_string(cause_of(why->code)->name) : json_null(), &bad);
-	put(j, "because_subject", why ? json_string(why->subject) : json_null(), &bad);
+	if (f->because >= 0) {
+		const struct finding *why = &r->findings[f->because];
+
+		put(j, "because", json_string(cause_of(why->code)->name), &bad);
+		put(j, "because_subject", json_string(why->subject), &bad);
+	} else {
+		put(j, "because", json_null(), &bad);
+		put(j, "because_subject", json_null(), &bad);
+	}
 	put(j, "since", moment(r, m, f->since), &bad);
 	put(j, "last_seen", moment(r, m, f->last_seen), &bad);
 	put(j, "seen", json_integer(f->seen), &bad);

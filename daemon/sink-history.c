@@ -11,14 +11,14 @@ static char *line_of(const struct report *r, const struct finding *f, bool clear
 {
 	const struct cause *c = cause_of(f->code);
 	char at[CLOCK_TEXT_MAX];
-	json_t *j = json_pack("{s:s, s:s, s:f, s:s, s:s, s:s, s:s, s:s, s:s}", "at",
-	                      clock_format(m->realtime, at), "boot_id", m->boot_id, "uptime_s",
-	                      (double) (r->uptime / 1000) / 1000.0, "state",
-	                      cleared ? "cleared" : "raised", "code", c->name, "subject",
-	                      f->subject, "summary", f->summary, "because",
-	                      f->because < 0 ? "" : cause_of(r->findings[f->because].code)->name,
-	                      "severity", severity_name(c->severity));
-	char *s = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(15)) : NULL;
+	json_t *j =
+		json_pack("{s:s, s:s, s:f, s:s, s:s, s:s, s:s, s:s, s:s}", "at",
+	                  clock_format(m->realtime, at), "boot_id", m->boot_id, "uptime_s",
+	                  (double) r->uptime / 1e6, "state", cleared ? "cleared" : "raised", "code",
+	                  c->name, "subject", f->subject, "summary", f->summary, "because",
+	                  f->because < 0 ? "" : cause_of(r->findings[f->because].code)->name,
+	                  "severity", severity_name(c->severity));
+	char *s = j ? json_dumps(j, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
 
 	json_decref(j);
 	return s;
@@ -62,10 +62,11 @@ int sink_history(const struct files *f, const struct report *before, const struc
 	out = open_memstream(&text, &len);
 	if (!out)
 		return -errno;
-	if (old)
+	if (old && old_len) {
 		(void) fwrite(old, 1, old_len, out);
-	if (old_len && old[old_len - 1] != '\n') /* half a line of a write that was cut */
-		(void) fputc('\n', out);
+		if (old[old_len - 1] != '\n') /* half a line of a write that was cut */
+			(void) fputc('\n', out);
+	}
 	for (size_t i = 0; before && i < before->n_findings; i++)
 		if (diff_bit(d->cleared, i))
 			bad |= say(out, before, &before->findings[i], true, m);
