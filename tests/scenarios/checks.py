@@ -36,7 +36,8 @@ def endpoints_seen(w, report, fail):
         fail("region is %r" % report["node"]["region"])
     for probe in ("dns", "endpoint"):
         got = outcomes(report, probe)
-        if "ok" not in got or set(got) - {"ok", "skipped"}:
+        # A second nameserver may be dead; every endpoint has to be reached.
+        if "ok" not in got or probe == "endpoint" and set(got) - {"ok", "skipped"}:
             fail("%s: %s" % (probe, got))
     if not all(t.requests for t in w.tls.values()):
         fail("an endpoint got no request: %s" % {s: len(t.requests) for s, t in w.tls.items()})

@@ -67,8 +67,7 @@ class Daemon:
             "set -e", "mount --make-rprivate /", "mount -t tmpfs -o mode=755 tmpfs /run",
             "mkdir -p /run/systemd/journal", 'mount --bind "$1" /run/systemd/journal', "shift",
             *mounts, 'exec "$@"'])
-        more = {"NOTIFY_SOCKET": base + "/notify", "ROOT": world.root,
-                "JOURNAL_STREAM": None}
+        more = {"NOTIFY_SOCKET": base + "/notify", "ROOT": world.root}
         if watchdog:
             more["WATCHDOG_USEC"] = str(int(watchdog * 1e6))
         more.update(env or {})
@@ -76,6 +75,9 @@ class Daemon:
                 "--root", world.root, *options]
         self.started = time.monotonic()
         with open(self._log, "wb") as log:
+            # As systemd says that standard error is the journal (systemd.exec(5)).
+            st = os.fstat(log.fileno())
+            more.setdefault("JOURNAL_STREAM", "%d:%d" % (st.st_dev, st.st_ino))
             self.process = subprocess.Popen(world.node.argv(argv), env=world.environment(**more),
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         world.daemons.append(self)
