@@ -139,7 +139,7 @@ static void section(struct parser *p, char *name)
 	if (strncasecmp(name, "Probe ", 6) == 0) {
 		const char *which = text_trim(name + 6);
 
-		for (int i = 0; probes[i] && i < CONFIG_PROBES_MAX; i++)
+		for (int i = 0; i < CONFIG_PROBES_MAX && probes[i]; i++)
 			if (strcmp(probes[i]->name, which) == 0)
 				p->probe = i;
 		if (p->probe == -2)
