@@ -144,14 +144,27 @@ bool ledger_put(struct ledger *l, const struct probe *p, unsigned slot,
 	return unsure;
 }
 
-void fact_from_observation(struct fact *ret, const struct probe *p, const struct observation *o)
+enum code observation_judge(const struct observation *o, struct words *ret)
+{
+	const struct probe *p = probe_by_name(o->probe);
+
+	ret->summary[0] = 0;
+	return p ? judge(p, o, ret) : CODE_NONE;
+}
+
+void fact_from_observation(struct fact *ret, const struct observation *o, enum code judged)
 {
 	struct words w;
 
 	*ret = (struct fact){
 		.latest = *o, .bad = *o, .since = o->at, .last_seen = o->at, .seen = 1};
-	ret->code = judge(p, o, &w);
+	ret->code = observation_judge(o, &w);
+	if (!probe_by_name(o->probe)) {
+		ret->code = judged;
+		(void) text_format(w.summary, sizeof(w.summary), "%s", o->detail);
+	}
 	if (ret->code == CODE_NONE)
 		clear(ret);
-	(void) text_format(ret->summary, sizeof(ret->summary), "%s", w.summary);
+	else
+		(void) text_format(ret->summary, sizeof(ret->summary), "%s", w.summary);
 }

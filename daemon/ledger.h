@@ -39,5 +39,8 @@ struct ledger {
 bool ledger_put(struct ledger *l, const struct probe *p, unsigned slot,
                 const struct observation *seen, size_t n, bool whole, unsigned confirm,
                 usec_t uptime);
-/* A finding for an observation alone, as replay needs it. */
-void fact_from_observation(struct fact *ret, const struct probe *p, const struct observation *o);
+/* What the observation's own probe says of it; CODE_NONE too when this build has no such probe. */
+enum code observation_judge(const struct observation *o, struct words *ret);
+/* A fact of one look, as replay needs it: judged again where this build has the probe, else with
+ * the judgement that the capture carries. */
+void fact_from_observation(struct fact *ret, const struct observation *o, enum code judged);

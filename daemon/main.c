@@ -306,6 +306,7 @@ static int diagnose_again(const json_t *in, json_t **ret, char *ret_error, size_
 	_cleanup_(freep) struct observation *seen = calloc(LEDGER_MAX, sizeof(*seen));
 	_cleanup_(freep) struct fact *facts = calloc(LEDGER_MAX, sizeof(*facts));
 	_cleanup_(freep) struct report *report = calloc(1, sizeof(*report));
+	enum code judged[LEDGER_MAX];
 	const struct fact *order[LEDGER_MAX];
 	struct report_meta meta = {.seq = 1};
 	struct diagnose_input di = {.complete = true};
@@ -317,18 +318,21 @@ static int diagnose_again(const json_t *in, json_t **ret, char *ret_error, size_
 
 	if (!seen || !facts || !report)
 		return -ENOMEM;
-	r = report_observations_from_json(in, seen, LEDGER_MAX, &n, &node, &uptime, ret_error,
-	                                  error_size);
+	r = report_observations_from_json(in, seen, judged, LEDGER_MAX, &n, &node, &uptime,
+	                                  ret_error, error_size);
 	if (r < 0)
 		return r;
-	for (const struct probe *const *p = probes; *p; p++)
+	for (const struct probe *const *p = probes;; p++) { /* those of other builds come last */
 		for (size_t i = 0; i < n; i++)
-			if (strcmp(seen[i].probe, (*p)->name) == 0) {
-				fact_from_observation(&facts[placed], *p, &seen[i]);
-				facts[placed].graced = false;
+			if (*p ? strcmp(seen[i].probe, (*p)->name) == 0
+			       : !probe_by_name(seen[i].probe)) {
+				fact_from_observation(&facts[placed], &seen[i], judged[i]);
 				order[placed] = &facts[placed];
 				placed++;
 			}
+		if (!*p)
+			break;
+	}
 	di.node = &node;
 	di.now = di.uptime = uptime;
 	diagnose(order, placed, &di, report);
@@ -402,6 +406,7 @@ static void identity_from_status(const struct options *o, struct node *ret)
 {
 	_cleanup_(freep) struct observation *seen = calloc(LEDGER_MAX, sizeof(*seen));
 	_cleanup_(freep) char *text = NULL;
+	enum code judged[LEDGER_MAX];
 	struct files *f = NULL;
 	json_t *j = NULL;
 	usec_t uptime;
@@ -412,8 +417,8 @@ static void identity_from_status(const struct options *o, struct node *ret)
 	if (seen && files_new(&f, o->root) == 0 &&
 	    file_read(f, "/run/nodewhy/status.json", STATUS_FILE_MAX, &text, &len) == 0) {
 		j = json_loadb(text, len, 0, NULL);
-		(void) report_observations_from_json(j, seen, LEDGER_MAX, &n, ret, &uptime, why,
-		                                     sizeof(why));
+		(void) report_observations_from_json(j, seen, judged, LEDGER_MAX, &n, ret, &uptime,
+		                                     why, sizeof(why));
 	}
 	json_decref(j);
 	files_free(f);

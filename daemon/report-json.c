@@ -224,6 +224,8 @@ static json_t *network_to_json(const struct network *n)
 static json_t *observation_to_json(const struct report *r, const struct observation *o)
 {
 	json_t *j = json_object();
+	struct words w;
+	enum code judged = observation_judge(o, &w);
 	int bad = !j;
 	/* the node's own uptime, as in /proc/uptime */
 	usec_t ago = r->at > o->at ? r->at - o->at : 0;
@@ -236,7 +238,8 @@ static json_t *observation_to_json(const struct report *r, const struct observat
 	put(j, "code", json_integer(o->code), &bad);
 	put(j, "took_ms", seconds(o->took * 1000), &bad);
 	put(j, "at", seconds(r->uptime > ago ? r->uptime - ago : 0), &bad);
-	put(j, "detail", json_string(o->detail), &bad);
+	put(j, "detail", json_string(o->detail[0] ? o->detail : w.summary), &bad);
+	put(j, "judged", judged ? json_string(cause_of(judged)->name) : json_null(), &bad);
 	put(j, "evidence", evidence_to_json(o->evidence, o->n_evidence), &bad);
 	return whole(j, bad);
 }
@@ -304,21 +307,25 @@ static void read_evidence(struct observation *o, const json_t *j)
 	}
 }
 
-static int read_observation(const json_t *j, struct observation *ret, char *ret_error,
-                            size_t error_size)
+static int read_observation(const json_t *j, struct observation *ret, enum code *ret_judged,
+                            char *ret_error, size_t error_size)
 {
 	int layer = layer_from_name(text_of(j, "layer")),
 	    outcome = outcome_from_name(text_of(j, "outcome"));
 	struct observation *o = ret;
 
-	if (!probe_by_name(text_of(j, "name")) || layer < 0 || outcome < 0) {
-		(void) text_format(
-			ret_error, error_size,
-			"a look of probe \"%.40s\", layer \"%.40s\", outcome \"%.40s\" is "
-			"not known here",
-			text_of(j, "name"), text_of(j, "layer"), text_of(j, "outcome"));
+	const char *judged = text_of(j, "judged");
+
+	if (!text_of(j, "name")[0] || layer < 0 || outcome < 0 ||
+	    (judged[0] && code_from_name(judged) == CODE_NONE)) {
+		(void) text_format(ret_error, error_size,
+		                   "a look of probe \"%.40s\", layer \"%.40s\", outcome \"%.40s\", "
+		                   "judged \"%.40s\" is not known here",
+		                   text_of(j, "name"), text_of(j, "layer"), text_of(j, "outcome"),
+		                   judged);
 		return -EBADMSG;
 	}
+	*ret_judged = judged[0] ? code_from_name(judged) : CODE_NONE;
 	*o = (struct observation){.layer = (enum layer) layer, .outcome = (enum outcome) outcome};
 	copy(o->probe, sizeof(o->probe), j, "name");
 	copy(o->aspect, sizeof(o->aspect), j, "aspect");
@@ -350,9 +357,9 @@ static void read_node(struct node *n, const json_t *j)
 	                                                    : EC2_UNKNOWN;
 }
 
-int report_observations_from_json(const json_t *j, struct observation *ret, size_t max,
-                                  size_t *ret_n, struct node *ret_node, usec_t *ret_uptime,
-                                  char *ret_error, size_t error_size)
+int report_observations_from_json(const json_t *j, struct observation *ret, enum code *ret_judged,
+                                  size_t max, size_t *ret_n, struct node *ret_node,
+                                  usec_t *ret_uptime, char *ret_error, size_t error_size)
 {
 	const json_t *looks = json_object_get(j, "probes");
 	size_t n = json_array_size(looks);
@@ -368,7 +375,8 @@ int report_observations_from_json(const json_t *j, struct observation *ret, size
 		return -E2BIG;
 	}
 	for (size_t i = 0; i < n; i++) {
-		r = read_observation(json_array_get(looks, i), &ret[i], ret_error, error_size);
+		r = read_observation(json_array_get(looks, i), &ret[i], &ret_judged[i], ret_error,
+		                     error_size);
 		if (r < 0)
 			return r;
 	}

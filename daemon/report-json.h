@@ -21,11 +21,12 @@ struct report_meta {
 /* A new reference, or NULL without memory: a report is whole or it is not there. */
 json_t *report_to_json(const struct report *r, const struct report_meta *m);
 
-/* Reads "probes" and "node" back, for replay: outcomes that no probe of this build could have seen
- * are refused. -EBADMSG with one line in ret_error; -E2BIG. */
-int report_observations_from_json(const json_t *j, struct observation *ret, size_t max,
-                                  size_t *ret_n, struct node *ret_node, usec_t *ret_uptime,
-                                  char *ret_error, size_t error_size);
+/* Reads "probes" and "node" back, for replay; ret_judged holds what was judged of each look when it
+ * was captured. A look of a probe that this build does not have is taken as it was judged then; an
+ * outcome or a layer that is not known is refused. -EBADMSG with one line in ret_error; -E2BIG. */
+int report_observations_from_json(const json_t *j, struct observation *ret, enum code *ret_judged,
+                                  size_t max, size_t *ret_n, struct node *ret_node,
+                                  usec_t *ret_uptime, char *ret_error, size_t error_size);
 
 /* What a condition says of itself; f is the finding that makes it true, or NULL. */
 const char *condition_message(const struct condition_state *s, const struct finding *f);

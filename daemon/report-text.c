@@ -198,6 +198,8 @@ static const json_t *finding_of_layer(const json_t *findings, const char *layer)
 
 struct row {
 	size_t ok, bad, unknown, skipped;
+	bool unknown_first; /* the layer's main look could not tell: what a lesser one saw is no
+	                       proof */
 	const json_t *first_ok, *first_bad, *first_unknown;
 };
 
@@ -219,6 +221,7 @@ static void gather_row(const json_t *looks, const char *layer, struct row *ret)
 		} else if (outcome == OUTCOME_SKIPPED) {
 			ret->skipped++;
 		} else if (outcome == OUTCOME_UNKNOWN) {
+			ret->unknown_first |= !ret->ok && !ret->unknown;
 			ret->unknown++;
 			if (!ret->first_unknown)
 				ret->first_unknown = p;
@@ -237,7 +240,8 @@ static void say_row(FILE *out, const char *layer, const struct row *row, const j
 	enum tone t = TONE_GOOD;
 	char line[512];
 
-	(void) text_format(line, sizeof(line), "%s%s%s", ok_subject, ok_subject[0] ? ": " : "",
+	(void) text_format(line, sizeof(line), "%s%s%s", ok_subject,
+	                   ok_subject[0] && text_of(row->first_ok, "detail")[0] ? ": " : "",
 	                   text_of(row->first_ok, "detail"));
 	text = line;
 	if (finding) {
@@ -254,7 +258,7 @@ static void say_row(FILE *out, const char *layer, const struct row *row, const j
 		(void) text_format(line, sizeof(line), "%s (no finding, or not yet)",
 		                   text_of(row->first_bad, "detail"));
 		text = line;
-	} else if (!row->ok && row->unknown) {
+	} else if (row->unknown && (!row->ok || row->unknown_first)) {
 		t = TONE_DIM;
 		mark = "?";
 		text = text_of(row->first_unknown, "detail");

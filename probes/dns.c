@@ -251,6 +251,11 @@ static void observe_server(struct run *r, const struct state *s, size_t server)
 	observation_number(o, "took_ms", (int64_t) (a->reply.took / USEC_PER_MSEC));
 	if (a->reply.error)
 		observation_number(o, "errno", a->reply.error);
+	if (outcome == OUTCOME_OK)
+		observation_detail(o, "answers for %u names", asked);
+	else if (outcome != OUTCOME_UNKNOWN && others > 0)
+		observation_detail(o, "%u of %u names failed (%s); another nameserver answers",
+		                   failed, asked, outcome_name(outcome));
 }
 
 static void keep_addresses(struct endpoint *e, const struct state *s, size_t service, size_t server,
@@ -301,6 +306,7 @@ static void observe_name(struct run *r, const struct state *s, enum service i)
 		observation_number(o, "addresses", (int64_t) e->n);
 		observation_number(o, "private", address_is_private(&e->addresses[0]));
 		observation_number(o, "ttl", found->reply.ttl);
+		observation_detail(o, "%s is %s", e->host, address);
 	} else if (none) {
 		observation_number(o, "rcode", none->reply.rcode);
 	} else {

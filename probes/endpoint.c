@@ -109,6 +109,20 @@ static enum outcome outcome_of(enum part part, const struct http_reply *reply)
 
 static void describe(const struct observation *o, char *dst, size_t size);
 
+static void describe_good(struct observation *o, enum part part)
+{
+	double ms = (double) o->took / USEC_PER_MSEC;
+
+	if (part == TCP)
+		observation_detail(o, "%s (%s) connects in %.1f ms",
+		                   evidence_get_text(o, "address"),
+		                   evidence_number(o, "private", 0) ? "private" : "public", ms);
+	else if (part == TLS)
+		observation_detail(o, "certificate verified in %.1f ms", ms);
+	else
+		observation_detail(o, "HTTP %d in %.1f ms", o->code, ms);
+}
+
 static void observe(struct run *r, enum part part, const struct http_reply *reply)
 {
 	enum part reached = part_of(reply);
@@ -137,7 +151,9 @@ static void observe(struct run *r, enum part part, const struct http_reply *repl
 	if (outcome == OUTCOME_UNKNOWN)
 		observation_detail(o, "cannot look: %s",
 		                   reply->tls_error[0] ? reply->tls_error : strerror(reply->code));
-	else if (outcome != OUTCOME_OK && outcome != OUTCOME_SKIPPED)
+	else if (outcome == OUTCOME_OK)
+		describe_good(o, part);
+	else if (outcome != OUTCOME_SKIPPED)
 		describe(o, o->detail, sizeof(o->detail));
 }
 

@@ -507,6 +507,10 @@ static void conclude_unanswered(struct run *r, struct look *l)
 	fall_back(r);
 	if (n->ec2 != EC2_NO || l->outcome == OUTCOME_UNKNOWN) {
 		emit(r, l);
+		if (l->layer == LAYER_ROUTE)
+			observation_detail(
+				run_observe(r, LAYER_METADATA, "", "", OUTCOME_UNKNOWN, 0),
+				"not reached: this node's own route or rule is in the way");
 	} else {
 		o = run_observe(r, LAYER_METADATA, "", "", OUTCOME_ABSENT, 0);
 		observation_text(o, "endpoint", "%s", address_format(&l->address, address));

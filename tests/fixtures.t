@@ -102,7 +102,8 @@ def refused():
     cases = {
         "empty": "", "not JSON": "hello", "an array": "[]", "cut": json.dumps(good)[:-20], "no schema": json.dumps(dict(good, schema=None)),
         "another schema": json.dumps(dict(good, schema="nodewhy.status/9")), "probes that are no array": json.dumps(dict(good, probes={})),
-        "a look that is a number": json.dumps(dict(good, probes=[7])), "an unknown probe": json.dumps(dict(good, probes=[dict(look, name="ghost")])),
+        "a look that is a number": json.dumps(dict(good, probes=[7])), "a nameless probe": json.dumps(dict(good, probes=[dict(look, name="")])),
+        "an unknown judgement": json.dumps(dict(good, probes=[dict(look, judged="Ghost")])),
         "an unknown outcome": json.dumps(dict(good, probes=[dict(look, outcome="fine")])), "an unknown layer": json.dumps(dict(good, probes=[dict(look, layer="moon")])),
         "too many looks": json.dumps(dict(good, probes=[look] * 5000)), "a key twice": '{"schema": "nodewhy.status/1", "schema": "nodewhy.status/1", "probes": []}',
         "deep nesting": "[" * 100000, "NUL bytes": "\0" * 1000,

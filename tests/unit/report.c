@@ -112,29 +112,30 @@ static void test_json(void)
 static void test_round_trip(void)
 {
 	static struct observation back[LEDGER_MAX];
+	static enum code judged[LEDGER_MAX];
 	json_t *j = report_to_json(&r, &meta), *looks = json_object_get(j, "probes");
 	struct node node;
 	usec_t uptime;
 	char error[128];
 	size_t n;
 
-	ok(report_observations_from_json(j, back, LEDGER_MAX, &n, &node, &uptime, error,
+	ok(report_observations_from_json(j, back, judged, LEDGER_MAX, &n, &node, &uptime, error,
 	                                 sizeof(error)) == 0 &&
 	   n == 4);
 	ok(uptime == 5000 * USEC_PER_SEC && strcmp(node.instance_id, "i-0abc") == 0 &&
 	   node.ec2 == EC2_YES);
 	ok(back[1].outcome == OUTCOME_TIMEOUT && evidence_number(&back[1], "tries", 0) == 3);
 	ok(strcmp(back[1].subject, "10.0.0.2") == 0 && back[1].took == 1234);
-	ok(report_observations_from_json(j, back, 3, &n, &node, &uptime, error, sizeof(error)) ==
-	   -E2BIG);
+	ok(report_observations_from_json(j, back, judged, 3, &n, &node, &uptime, error,
+	                                 sizeof(error)) == -E2BIG);
 	(void) json_object_set_new(json_array_get(looks, 0), "outcome", json_string("splendid"));
-	ok(report_observations_from_json(j, back, LEDGER_MAX, &n, &node, &uptime, error,
+	ok(report_observations_from_json(j, back, judged, LEDGER_MAX, &n, &node, &uptime, error,
 	                                 sizeof(error)) == -EBADMSG &&
 	   strstr(error, "splendid"));
 	(void) json_object_set_new(j, "schema", json_string("other/1"));
-	ok(report_observations_from_json(j, back, LEDGER_MAX, &n, &node, &uptime, error,
+	ok(report_observations_from_json(j, back, judged, LEDGER_MAX, &n, &node, &uptime, error,
 	                                 sizeof(error)) == -EBADMSG);
-	ok(report_observations_from_json(NULL, back, LEDGER_MAX, &n, &node, &uptime, error,
+	ok(report_observations_from_json(NULL, back, judged, LEDGER_MAX, &n, &node, &uptime, error,
 	                                 sizeof(error)) == -EBADMSG);
 	json_decref(j);
 }
