@@ -541,6 +541,7 @@ const struct probe probe_dns = {
 	.layer = LAYER_DNS,
 	.every = 5 * USEC_PER_SEC,
 	.timeout = 4 * USEC_PER_SEC,
+	.grace = 60 * USEC_PER_SEC, /* DHCP may still be at it */
 	.after = "imds",
 	.state_size = sizeof(struct state),
 	.watch = {"/etc/resolv.conf"},

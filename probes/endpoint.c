@@ -270,6 +270,7 @@ const struct probe probe_endpoint = {
 	.every = 20 * USEC_PER_SEC,
 	.retry = 2 * USEC_PER_SEC,
 	.timeout = 5 * USEC_PER_SEC,
+	.grace = 60 * USEC_PER_SEC, /* DHCP may still be at it */
 	.slots = _SERVICE_MAX,
 	.after = "dns",
 	.state_size = sizeof(struct state),

@@ -670,6 +670,7 @@ const struct probe probe_imds = {
 	.layer = LAYER_METADATA,
 	.every = 5 * USEC_PER_SEC,
 	.timeout = 6 * USEC_PER_SEC,
+	.grace = 60 * USEC_PER_SEC, /* DHCP may still be at it */
 	.state_size = sizeof(struct state),
 	.memory_size = sizeof(struct memory),
 	.start = start,
