@@ -144,6 +144,32 @@ bool ledger_put(struct ledger *l, const struct probe *p, unsigned slot,
 	return unsure;
 }
 
+bool ledger_restore(struct ledger *l, const struct probe *p, unsigned slot, const struct fact *f)
+{
+	struct ledger_entry *e;
+
+	if (l->n == LEDGER_MAX)
+		return false;
+	e = &l->entries[l->n++];
+	*e = (struct ledger_entry){.probe = p,
+	                           .slot = slot,
+	                           .fact = *f,
+	                           .streak_code = f->code,
+	                           .streak_since = f->since};
+	return true;
+}
+
+void ledger_expire(struct ledger *l, usec_t now)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		struct fact *f = &l->entries[i].fact;
+		usec_t valid = f->bad.valid_for;
+
+		if (f->code != CODE_NONE && valid && now > f->last_seen + valid)
+			clear(f);
+	}
+}
+
 enum code observation_judge(const struct observation *o, struct words *ret)
 {
 	const struct probe *p = probe_by_name(o->probe);

@@ -39,6 +39,11 @@ struct ledger {
 bool ledger_put(struct ledger *l, const struct probe *p, unsigned slot,
                 const struct observation *seen, size_t n, bool whole, unsigned confirm,
                 usec_t uptime);
+/* Puts a finding of an earlier life of the daemon back, as raised since f->since. The next looks
+ * decide whether it still stands. False when there is no room. */
+bool ledger_restore(struct ledger *l, const struct probe *p, unsigned slot, const struct fact *f);
+/* Takes back what is older than its observation says it may be believed (valid_for). */
+void ledger_expire(struct ledger *l, usec_t now);
 /* What the observation's own probe says of it; CODE_NONE too when this build has no such probe. */
 enum code observation_judge(const struct observation *o, struct words *ret);
 /* A fact of one look, as replay needs it: judged again where this build has the probe, else with

@@ -11,7 +11,7 @@
 #include "run.h"
 #include "sink.h"
 
-enum { SLOTS_MAX = 48, PROBES_MAX = CONFIG_PROBES_MAX };
+enum { SLOTS_MAX = 48, PROBES_MAX = CONFIG_PROBES_MAX, STATE_FILE_MAX = 256 * 1024 };
 
 /* The status file is written at least this often, though nothing changed: a third of the time for
  * which readers may believe it. */
@@ -65,7 +65,9 @@ struct manager {
 	struct journal_memory journal;
 	bool sink_failed[_SINK_MAX];
 	usec_t written;
-	struct node remembered; /* what the state file holds */
+	char saved_region[AWS_REGION_MAX]; /* what the state file holds */
+	bool resumed; /* the daemon was here before, in this boot, and had looked at everything */
+	enum state presumed; /* what it said then: stands until everything was looked at again */
 };
 
 int node_uptime(const struct files *f, usec_t *ret)
@@ -96,60 +98,13 @@ int node_boot_id(const struct files *f, char *ret, size_t size)
 	return 0;
 }
 
-/* ---- what survives a restart ---- */
-
-static const char state_path[] = "/var/lib/nodewhy/state.json";
-
-static void machine_id(const struct files *f, char *ret, size_t size)
+static size_t index_of(const struct probe *p)
 {
-	ret[0] = 0;
-	(void) file_read_line(f, "/etc/machine-id", ret, size);
-}
+	size_t i = 0;
 
-/* Only a state of this very machine counts: an image may carry the one of the machine it was baked
- * on. */
-static void state_load(struct manager *m)
-{
-	struct node *n = &m->context.node;
-	_cleanup_(freep) char *text = NULL;
-	const char *region, *of;
-	char id[64];
-	size_t len;
-	json_t *j;
-
-	machine_id(m->files, id, sizeof(id));
-	if (!id[0] || file_read(m->files, state_path, 65536, &text, &len) < 0)
-		return;
-	j = json_loadb(text, len, 0, NULL);
-	region = json_string_value(json_object_get(j, "region"));
-	of = json_string_value(json_object_get(j, "machine_id"));
-	if (region && of && strcmp(of, id) == 0 && aws_is_region(region)) {
-		(void) text_format(n->region, sizeof(n->region), "%s", region);
-		n->region_source = REGION_STATE;
-		m->remembered = *n;
-	}
-	json_decref(j);
-}
-
-static void state_save(struct manager *m)
-{
-	const struct node *n = &m->context.node;
-	_cleanup_(freep) char *text = NULL;
-	char id[64];
-	json_t *j;
-
-	if (m->context.mode == SCHEDULE_CHECK || n->region_source != REGION_METADATA ||
-	    strcmp(n->region, m->remembered.region) == 0)
-		return;
-	machine_id(m->files, id, sizeof(id));
-	j = json_pack("{s:s, s:s}", "machine_id", id, "region", n->region);
-	text = j ? json_dumps(j, JSON_COMPACT) : NULL;
-	json_decref(j);
-	if (!text || !id[0])
-		return;
-	/* without it the next start falls back on other sources: no reason for an alarm */
-	if (file_replace(m->files, state_path, text, strlen(text), 0644) == 0)
-		m->remembered = *n;
+	while (probes[i] != p)
+		i++;
+	return i;
 }
 
 /* ---- a pass: ledger to report to sinks ---- */
@@ -239,8 +194,156 @@ static void make_report(struct manager *m, struct report *ret)
 	                            .uptime = run_context_uptime(&m->context, now),
 	                            .complete = complete(m)};
 
+	ledger_expire(&m->ledger, now);
 	diagnose(facts, n, &in, ret);
+	if (m->resumed && !in.complete && ret->verdict.state == STATE_STARTING)
+		ret->verdict.state = m->presumed;
 	m->meta.realtime = clock_realtime();
+}
+
+/* ---- what survives a restart ---- */
+
+static const char state_path[] = "/var/lib/nodewhy/state.json";
+
+static void machine_id(const struct files *f, char *ret, size_t size)
+{
+	ret[0] = 0;
+	(void) file_read_line(f, "/etc/machine-id", ret, size);
+}
+
+static json_t *fact_to_state(const struct manager *m, const struct ledger_entry *e)
+{
+	const struct fact *f = &e->fact;
+	const struct observation *o = &f->bad;
+
+	return json_pack(
+		"{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:o}", "probe", e->probe->name,
+		"slot", (int) e->slot, "aspect", o->aspect, "layer", layer_name(o->layer),
+		"subject", o->subject, "code", cause_of(f->code)->name, "summary", f->summary,
+		"since_us", (json_int_t) run_context_uptime(&m->context, f->since), "seen",
+		(json_int_t) f->seen, "evidence", evidence_to_json(o->evidence, o->n_evidence));
+}
+
+/* What is saved lets a restarted daemon go on as if it had not been away: same findings, same
+ * since. */
+static void state_save(struct manager *m, const struct report *r)
+{
+	const struct node *n = &m->context.node;
+	json_t *findings = json_array(), *j;
+	_cleanup_(freep) char *text = NULL;
+	char id[64];
+
+	machine_id(m->files, id, sizeof(id));
+	for (size_t i = 0; i < m->ledger.n; i++)
+		if (m->ledger.entries[i].fact.code != CODE_NONE)
+			(void) json_array_append_new(findings,
+			                             fact_to_state(m, &m->ledger.entries[i]));
+	j = json_pack("{s:s, s:s, s:s, s:s, s:I, s:b, s:o}", "machine_id", id, "boot_id",
+	              m->meta.boot_id, "region",
+	              n->region_source == REGION_METADATA || n->region_source == REGION_STATE
+	                      ? n->region
+	                      : "",
+	              "verdict", state_name(r->verdict.state), "verdict_since_us",
+	              (json_int_t) run_context_uptime(&m->context, m->meta.verdict_since),
+	              "complete", complete(m), "findings", findings);
+	text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	json_decref(j);
+	if (!text || !id[0])
+		return;
+	/* without it the next start begins anew: no reason for an alarm */
+	if (file_replace(m->files, state_path, text, strlen(text), 0644) == 0)
+		(void) text_format(m->saved_region, sizeof(m->saved_region), "%s", n->region);
+}
+
+static void state_finding(struct manager *m, const json_t *j)
+{
+	const char *name, *aspect, *layer, *subject, *code, *summary, *key;
+	json_int_t since, seen;
+	json_t *evidence, *value;
+	struct fact f = {0};
+	const struct probe *p;
+	int slot, l;
+
+	if (json_unpack((json_t *) j, "{s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:o}", "probe",
+	                &name, "slot", &slot, "aspect", &aspect, "layer", &layer, "subject",
+	                &subject, "code", &code, "summary", &summary, "since_us", &since, "seen",
+	                &seen, "evidence", &evidence) < 0)
+		return;
+	p = probe_by_name(name);
+	l = layer_from_name(layer);
+	f.code = code_from_name(code);
+	if (!p || l < 0 || f.code == CODE_NONE || slot < 0 ||
+	    (unsigned) slot >= (p->slots ? p->slots : 1) || !m->selected[index_of(p)])
+		return;
+	f.since = run_context_boottime(&m->context, since > 0 ? (usec_t) since : 0);
+	f.last_seen = f.since;
+	f.seen = seen > 0 && seen < UINT32_MAX ? (uint32_t) seen : 1;
+	f.bad = (struct observation){.layer = (enum layer) l, .outcome = OUTCOME_FAILED};
+	(void) text_format(f.bad.probe, sizeof(f.bad.probe), "%s", p->name);
+	(void) text_clean(f.bad.aspect, sizeof(f.bad.aspect), aspect, strlen(aspect));
+	(void) text_clean(f.bad.subject, sizeof(f.bad.subject), subject, strlen(subject));
+	(void) text_clean(f.summary, sizeof(f.summary), summary, strlen(summary));
+	json_object_foreach (evidence, key, value) {
+		if (json_is_integer(value))
+			observation_number(&f.bad, key, json_integer_value(value));
+		else if (json_is_string(value))
+			observation_text(&f.bad, key, "%s", json_string_value(value));
+	}
+	f.latest = f.bad;
+	f.latest.outcome = OUTCOME_UNKNOWN; /* nobody has looked since */
+	(void) ledger_restore(&m->ledger, p, (unsigned) slot, &f);
+}
+
+static void state_same_boot(struct manager *m, const json_t *j)
+{
+	const char *state = json_string_value(json_object_get(j, "verdict"));
+	json_int_t since = json_integer_value(json_object_get(j, "verdict_since_us"));
+	struct report *r = &m->reports[m->current];
+	const json_t *f;
+	size_t i;
+
+	json_array_foreach (json_object_get(j, "findings"), i, f)
+		state_finding(m, f);
+	m->resumed = json_is_true(json_object_get(j, "complete"));
+	make_report(m, r);
+	if (m->resumed && state && state_from_name(state) >= 0)
+		r->verdict.state = (enum state) state_from_name(state);
+	m->presumed = r->verdict.state;
+	m->meta.verdict_since = run_context_boottime(&m->context, since > 0 ? (usec_t) since : 0);
+	for (int c = 0; c < _CONDITION_MAX; c++)
+		m->meta.condition_since[c] = m->meta.verdict_since;
+	m->journal.heartbeat = r->at;
+	m->meta.seq = 1;
+}
+
+/* Only a state of this very machine counts: an image may carry the one of the machine it was baked
+ * on. Of an earlier boot only the region does. */
+static void state_load(struct manager *m)
+{
+	struct node *n = &m->context.node;
+	_cleanup_(freep) char *text = NULL;
+	const char *region, *of, *boot;
+	char id[64];
+	size_t len;
+	json_t *j;
+
+	machine_id(m->files, id, sizeof(id));
+	if (!id[0] || file_read(m->files, state_path, STATE_FILE_MAX, &text, &len) < 0)
+		return;
+	j = json_loadb(text, len, 0, NULL);
+	region = json_string_value(json_object_get(j, "region"));
+	of = json_string_value(json_object_get(j, "machine_id"));
+	boot = json_string_value(json_object_get(j, "boot_id"));
+	if (of && strcmp(of, id) == 0) {
+		if (region && aws_is_region(region)) {
+			(void) text_format(n->region, sizeof(n->region), "%s", region);
+			n->region_source = REGION_STATE;
+		}
+		if (m->context.mode == SCHEDULE_DAEMON && boot && m->meta.boot_id[0] &&
+		    strcmp(boot, m->meta.boot_id) == 0)
+			state_same_boot(m, j);
+	}
+	json_decref(j);
 }
 
 static void pass(struct manager *m)
@@ -265,7 +368,9 @@ static void pass(struct manager *m)
 	due = m->written + (any_sink_failed(m) ? write_retry : write_every);
 	if (d.material || now->at >= due)
 		write_files(m, now);
-	state_save(m);
+	if (d.verdict || d.raised[0] || d.cleared[0] ||
+	    strcmp(m->saved_region, m->context.node.region) != 0)
+		state_save(m, now);
 }
 
 static int on_pass(sd_event_source *s, void *userdata)
@@ -478,15 +583,6 @@ static int check_names(const char *list, char *ret_error, size_t error_size)
 	return 0;
 }
 
-static size_t index_of(const struct probe *p)
-{
-	size_t i = 0;
-
-	while (probes[i] != p)
-		i++;
-	return i;
-}
-
 /* Those that --only names and those whose first result these wait for. */
 static int select_probes(struct manager *m, const char *only, char *ret_error, size_t error_size)
 {
@@ -674,8 +770,8 @@ static int set_up(struct manager *m, const struct manager_options *o, char *ret_
 	network_init(&m->context.node.network);
 	m->context.node.kubeconfig_present =
 		file_stat(m->files, "/var/lib/kubelet/kubeconfig", &st) == 0;
-	state_load(m);
 	read_clock_of_node(m, now);
+	state_load(m);
 	machine = seed(m->files);
 	for (size_t i = 0; probes[i]; i++) {
 		r = m->selected[i] ? add_slots(m, i, machine, now) : 0;

@@ -84,7 +84,8 @@ struct observation {
 	enum layer layer;
 	enum outcome outcome;
 	int code; /* errno, HTTP status, DNS rcode, X509 error: whichever the outcome came from */
-	usec_t at, took;           /* CLOCK_BOOTTIME; duration */
+	usec_t at, took;  /* CLOCK_BOOTTIME; duration */
+	usec_t valid_for; /* what a log line said is believed so long; 0: until the next look */
 	char subject[SUBJECT_MAX]; /* endpoint, interface, file, unit; empty: the node */
 	char detail[DETAIL_MAX];   /* one clean line for people; never parsed */
 	struct evidence evidence[EVIDENCE_MAX];

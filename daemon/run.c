@@ -56,6 +56,13 @@ usec_t run_context_uptime(const struct run_context *c, usec_t now)
 	return t > 0 ? (usec_t) t : 0;
 }
 
+usec_t run_context_boottime(const struct run_context *c, usec_t uptime)
+{
+	int64_t t = (int64_t) uptime - c->uptime_offset;
+
+	return t > 0 ? (usec_t) t : 0;
+}
+
 static void call_free(struct run_call *c)
 {
 	http_call_free(c->http);

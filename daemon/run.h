@@ -21,7 +21,9 @@ struct run_context {
 	int64_t uptime_offset; /* uptime of the node minus CLOCK_BOOTTIME */
 };
 
+/* From CLOCK_BOOTTIME to the node's uptime, and back. */
 usec_t run_context_uptime(const struct run_context *c, usec_t now);
+usec_t run_context_boottime(const struct run_context *c, usec_t uptime);
 
 struct run_result {
 	const struct observation *observations;

@@ -487,3 +487,63 @@ def _(w):
     undo()
     d.wait_state("healthy", timeout=30)
     assert not d.status()["findings"], d.status()["findings"]
+
+
+def since_of(s, code):
+    return [f["since"] for f in s["findings"] if f["code"] == code]
+
+
+@daemon("run/restarted-while-sick")
+def _(w):
+    """A restarted daemon goes on: the same since, nothing said twice, and cleared once the fault is gone."""
+    d = start(w)
+    undo = w.dns_drop()
+    d.wait_root("ResolverUnreachable", timeout=20)
+    raised(w, d, "ResolverUnreachable")
+    before = since_of(d.status(), "ResolverUnreachable")
+    assert d.stop() == 0
+    d = w.daemon()
+    d.wait_notified("READY=1", timeout=10)
+    d.wait_status("has looked again", lambda s: s["seq"] > 6 and s["verdict"]["root"] == "ResolverUnreachable", timeout=20)
+    after = since_of(d.status(), "ResolverUnreachable")
+    a, b = [time.mktime(time.strptime(x[0][:19], "%Y-%m-%dT%H:%M:%S")) for x in (before, after)]
+    assert abs(a - b) <= 1, "since moved from %s to %s" % (before, after)
+    said = [(e.get("NODEWHY_STATE"), e.get("NODEWHY_CODE")) for e in d.journal if e.get("NODEWHY_STATE")]
+    assert not said, "said again after a restart: %s" % said
+    undo()
+    cleared(d, "ResolverUnreachable")
+    d.wait_state("healthy", timeout=30)
+    assert d.stop() == 0
+
+
+@daemon("run/restarted-while-sound")
+def _(w):
+    """A restart of a sound node's daemon is no news."""
+    d = start(w)
+    assert d.stop() == 0
+    w.tree.remove("run/nodewhy/status.json")
+    d = w.daemon()
+    d.wait_notified("READY=1", timeout=10)
+    d.wait_state("healthy", timeout=10)
+    d.wait_status("all endpoints looked at again", lambda s: sum(
+        p["name"] == "endpoint" and p["outcome"] == "ok" for p in s["probes"]) == 6, timeout=45)
+    said = [e.get("MESSAGE") for e in d.journal if e.get("NODEWHY_STATE")]
+    assert not said, "said after a restart: %s" % said
+    assert d.stop() == 0
+
+
+@daemon("run/rebooted-while-sick")
+def _(w):
+    """Another boot is another life: its findings are raised anew."""
+    d = start(w)
+    undo = w.dns_drop()
+    d.wait_root("ResolverUnreachable", timeout=20)
+    assert d.stop() == 0
+    undo()
+    w.tree.boot_id = "11111111-2222-3333-4444-555555555555"
+    w.tree.write("proc/sys/kernel/random/boot_id", w.tree.boot_id + "\n")
+    d = w.daemon()
+    d.wait_state("healthy", timeout=30)
+    assert not since_of(d.status(), "ResolverUnreachable")
+    assert not [e for e in d.journal if e.get("NODEWHY_STATE") in ("raised", "cleared")]
+    assert d.stop() == 0
