@@ -273,6 +273,7 @@ const struct probe probe_endpoint = {
 	.grace = 60 * USEC_PER_SEC, /* DHCP may still be at it */
 	.slots = _SERVICE_MAX,
 	.after = "dns",
+	.spread = true, /* one NAT gateway or VPC endpoint serves thousands of us */
 	.state_size = sizeof(struct state),
 	.memory_size = sizeof(struct memory),
 	.leaves_node = true,

@@ -19,9 +19,20 @@ def holds(what, bad):
     assert not bad, what + ": " + "; ".join(bad)
 
 
+def run(w, *options, defaults=False, **more):
+    """The daemon, its looks at endpoints 3 s apart: at the default 20 s, most of a scenario would be waiting for the
+    first of them. defaults: as it comes."""
+    if not defaults:
+        conf = os.path.join(w.dir, "quick.conf")
+        with open(conf, "w") as f:
+            f.write("[Probe endpoint]\nIntervalSec=3\n")
+        options = ("--config", conf, *options)
+    return w.daemon(*options, **more)
+
+
 def start(w, state="healthy", **options):
     """A daemon that has come to its first verdict."""
-    d = w.daemon(**options)
+    d = run(w, **options)
     d.wait_notified("READY=1", timeout=10)
     if state:
         d.wait_state(state, timeout=15)
@@ -166,7 +177,9 @@ def wait_event(d, what, test, limit=1.0):
 @daemon("run/start-and-stop", enis=2, pods=5)
 def _(w):
     """READY, WATCHDOG, every file, no alarm, and a clean end."""
-    d = start(w, watchdog=1.0)
+    d = run(w, defaults=True, watchdog=1.0)
+    d.wait_notified("READY=1", timeout=10)
+    d.wait_state("healthy", timeout=30)
     s = files_hold(w, d)
     assert s["network"]["pod_ips_in_use"] == 5, s["network"]
     assert {c["type"]: c["status"] for c in s["conditions"] if c["status"] != "False"
@@ -189,7 +202,9 @@ def _(w):
 @daemon("run/watchdog-goes-on-while-all-is-silent")
 def _(w):
     """A blocked loop would miss the watchdog: it is fed while every packet is lost."""
-    d = start(w, watchdog=1.0)
+    d = run(w, defaults=True, watchdog=1.0)
+    d.wait_notified("READY=1", timeout=10)
+    d.wait_state("healthy", timeout=30)
     w.imds_drop()
     w.dns_drop()
     w.endpoint_drop()
@@ -378,7 +393,7 @@ def said_once(d, errno_text):
 @daemon("run/run-directory-read-only")
 def _(w):
     """Said once in the journal, tried again, nothing lost but the write itself."""
-    d = w.daemon(mounts=['mount --bind "$ROOT/run/nodewhy" "$ROOT/run/nodewhy"',
+    d = run(w, mounts=['mount --bind "$ROOT/run/nodewhy" "$ROOT/run/nodewhy"',
                          'mount -o remount,bind,ro "$ROOT/run/nodewhy"'])
     d.wait_notified("READY=1", timeout=10)
     d.wait("the failure is said", lambda: any("Read-only file system" in e.get("MESSAGE", "")
@@ -398,7 +413,7 @@ def _(w):
 @daemon("run/run-directory-full")
 def _(w):
     """No space for any of the files."""
-    d = w.daemon(mounts=['mount -t tmpfs -o size=4k,mode=755 tmpfs "$ROOT/run/nodewhy"',
+    d = run(w, mounts=['mount -t tmpfs -o size=4k,mode=755 tmpfs "$ROOT/run/nodewhy"',
                          'head -c 4096 /dev/zero > "$ROOT/run/nodewhy/filler"'])
     d.wait_notified("READY=1", timeout=10)
     d.wait("the failure is said", lambda: any("No space left on device" in e.get("MESSAGE", "")
@@ -502,7 +517,7 @@ def _(w):
     raised(w, d, "ResolverUnreachable")
     before = since_of(d.status(), "ResolverUnreachable")
     assert d.stop() == 0
-    d = w.daemon()
+    d = run(w)
     d.wait_notified("READY=1", timeout=10)
     d.wait_status("has looked again", lambda s: s["seq"] > 6 and s["verdict"]["root"] == "ResolverUnreachable", timeout=20)
     after = since_of(d.status(), "ResolverUnreachable")
@@ -522,7 +537,7 @@ def _(w):
     d = start(w)
     assert d.stop() == 0
     w.tree.remove("run/nodewhy/status.json")
-    d = w.daemon()
+    d = run(w)
     d.wait_notified("READY=1", timeout=10)
     d.wait_state("healthy", timeout=10)
     d.wait_status("all endpoints looked at again", lambda s: sum(
@@ -542,7 +557,7 @@ def _(w):
     undo()
     w.tree.boot_id = "11111111-2222-3333-4444-555555555555"
     w.tree.write("proc/sys/kernel/random/boot_id", w.tree.boot_id + "\n")
-    d = w.daemon()
+    d = run(w)
     d.wait_state("healthy", timeout=30)
     assert not since_of(d.status(), "ResolverUnreachable")
     assert not [e for e in d.journal if e.get("NODEWHY_STATE") in ("raised", "cleared")]

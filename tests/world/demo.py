@@ -94,7 +94,7 @@ def main():
         step("nodewhy run")
         d = w.daemon(watchdog=5)
         d.wait_notified("READY=1", timeout=10)
-        d.wait_state("healthy", timeout=20)
+        d.wait_state("healthy", timeout=45)
         say("healthy after %.1f s" % (time.monotonic() - d.started))
         mark = journal(d, 0)
         step("Now " + story)
