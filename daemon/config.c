@@ -40,7 +40,7 @@ static void warn(const struct parser *p, const char *format, ...)
 
 void config_init(struct config *c)
 {
-	*c = (struct config){0};
+	*c = (struct config){.console = true};
 	for (size_t i = 0; i < ELEMENTS(c->probes); i++)
 		c->probes[i].enabled = true;
 }
@@ -102,6 +102,11 @@ static void set_main(const struct parser *p, const char *key, const char *value)
 {
 	struct config *c = p->config;
 
+	if (strcasecmp(key, "Console") == 0) {
+		if (parse_bool(value, &c->console) < 0)
+			warn(p, "Console=%s is neither yes nor no, ignored", value);
+		return;
+	}
 	if (strcasecmp(key, "TextfileDir") != 0) {
 		warn(p, "unknown key %s= in [Nodewhy], ignored", key);
 		return;

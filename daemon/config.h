@@ -14,6 +14,7 @@ struct probe_config {
 
 struct config {
 	struct probe_config probes[CONFIG_PROBES_MAX]; /* by index of probes[] */
+	bool console;                                  /* Console=; yes */
 	char textfile_dir[CONFIG_PATH_MAX];            /* TextfileDir=; "": none */
 };
 

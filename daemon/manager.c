@@ -63,6 +63,7 @@ struct manager {
 	unsigned current;         /* index of the last; valid when seq > 0 */
 	struct report_meta meta;
 	struct journal_memory journal;
+	struct console console;
 	bool sink_failed[_SINK_MAX];
 	usec_t written;
 	char saved_region[AWS_REGION_MAX]; /* what the state file holds */
@@ -363,6 +364,7 @@ static void pass(struct manager *m)
 	if (sink_journal(&m->journal, before, now, &d) < 0)
 		log_message(&(struct log){0}, LOG_WARNING, "cannot write to the journal");
 	note_sink(m, SINK_HISTORY, sink_history(m->files, before, now, &d, &m->meta));
+	sink_console(&m->console, now, d.verdict);
 	if (d.verdict)
 		tell_manager(now);
 	due = m->written + (any_sink_failed(m) ? write_retry : write_every);
@@ -767,6 +769,8 @@ static int set_up(struct manager *m, const struct manager_options *o, char *ret_
 	r = add_instruments(m, o, ret_error, error_size);
 	if (r < 0)
 		return r;
+	if (o->mode == SCHEDULE_DAEMON && o->config->console)
+		console_open(&m->console, m->files);
 	network_init(&m->context.node.network);
 	m->context.node.kubeconfig_present =
 		file_stat(m->files, "/var/lib/kubelet/kubeconfig", &st) == 0;
@@ -798,6 +802,7 @@ struct manager *manager_free(struct manager *m)
 	imds_free(m->imds);
 	dns_free(m->dns);
 	http_free(m->http);
+	console_close(&m->console);
 	sd_event_unref(m->context.event);
 	files_free(m->files);
 	free(m);
@@ -813,6 +818,7 @@ int manager_new(struct manager **ret, const struct manager_options *o, char *ret
 	ret_error[0] = 0;
 	if (!m)
 		return -ENOMEM;
+	m->console.fd = -1;
 	m->config = o->config;
 	m->log = *o->log;
 	m->context.mode = o->mode;

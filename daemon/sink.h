@@ -24,6 +24,19 @@ int sink_journal(struct journal_memory *m, const struct report *before, const st
 void finding_message(const struct finding *f, bool cleared, char *ret, size_t size);
 void verdict_message(const struct report *r, char *ret, size_t size);
 
+/* The serial console while the node has not joined: at most one line a minute, CONSOLE_LINES in
+ * all, printable ASCII; never waited for. */
+enum { CONSOLE_LINES = 30 };
+struct console {
+	int fd; /* -1: there is none, or it is turned off */
+	bool owned, pending;
+	unsigned said;
+	usec_t at;
+};
+void console_open(struct console *c, const struct files *f);
+void console_close(struct console *c);
+void sink_console(struct console *c, const struct report *r, bool verdict_changed);
+
 int sink_status(const struct files *f, const struct report *r, const struct report_meta *m);
 /* Appends what was raised or cleared, one JSON object a line; keeps the last HISTORY_LINES. */
 enum { HISTORY_LINES = 512, HISTORY_FILE_MAX = 1024 * 1024 };

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import time
+import tty
 
 from world.world import REPOSITORY
 
@@ -561,4 +562,65 @@ def _(w):
     d.wait_state("healthy", timeout=30)
     assert not since_of(d.status(), "ResolverUnreachable")
     assert not [e for e in d.journal if e.get("NODEWHY_STATE") in ("raised", "cleared")]
+    assert d.stop() == 0
+
+
+def console(w):
+    """A terminal for the tree's /dev/console: the shell line that mounts it there, and what it has shown so far."""
+    master, slave = os.openpty()
+    os.set_blocking(master, False)
+    tty.setraw(slave)
+    w.tree.write("dev/console", "")
+    name = os.ttyname(slave)
+
+    def shown():
+        try:
+            return os.read(master, 1 << 16).decode("ascii")
+        except BlockingIOError:
+            return ""
+    return 'mount --bind %s "$ROOT/dev/console"' % name, shown, (master, slave)
+
+
+@daemon("run/console-while-it-has-not-joined", uptime=400)
+def _(w):
+    """The verdict goes to the serial console until the node is ready: get-console-output shows it."""
+    mount, shown, _ = console(w)
+    w.cni_absent()
+    w.imds_drop()
+    d = run(w, mounts=[mount])
+    d.wait_root("ImdsUnreachable", timeout=20)
+    text = ""
+
+    def there():
+        nonlocal text
+        text += shown()
+        return "\n" in text
+    d.wait("a line on the console", there, timeout=5)
+    assert all(32 <= ord(c) < 127 for line in text.split("\r\n") for c in line), text
+    lines = [x for x in text.split("\r\n") if x]
+    assert len(lines) == 1 and lines[0].startswith("nodewhy: verdict broken: "), lines
+    assert d.stop() == 0
+
+
+@daemon("run/console-off-or-stuck")
+def _(w):
+    """Console=no is silence; a console that takes nothing holds nobody up."""
+    mount, shown, (master, slave) = console(w)
+    w.cni_absent()
+    with open(os.path.join(w.dir, "off.conf"), "w") as f:
+        f.write("[Nodewhy]\nConsole=no\n[Probe endpoint]\nIntervalSec=3\n")
+    d = w.daemon("--config", os.path.join(w.dir, "off.conf"), mounts=[mount])
+    d.wait_root("CniConfigMissing", timeout=20)
+    assert not shown()
+    assert d.stop() == 0
+    os.set_blocking(slave, False)
+    try:
+        while True:
+            os.write(slave, b"x" * 4096)
+    except BlockingIOError:
+        pass
+    w.tree.remove("var/lib/nodewhy/state.json")
+    d = run(w, mounts=[mount], watchdog=3)
+    d.wait_root("CniConfigMissing", timeout=20)
+    d.wait_notified("WATCHDOG=1", timeout=5)
     assert d.stop() == 0

@@ -43,6 +43,11 @@ int main(void)
 	parse("[Probe imds]\nEnabled=YES");
 	ok(warnings == 0 && c.probes[at("imds")].enabled); /* later wins; no newline at the end */
 
+	parse("[Nodewhy]\nConsole=no\n");
+	ok(warnings == 0 && !c.console);
+	parse("[Nodewhy]\nConsole=perhaps\n");
+	ok(warnings == 1 && !c.console);
+
 	parse("[Probe imds]\nEnabled=maybe\n");
 	ok(warnings == 1 && strncmp(last, "x.conf:2: ", 10) == 0 && c.probes[at("imds")].enabled);
 	parse("[Probe imds]\nFoo=1\nEnabled=no\n");
