@@ -31,7 +31,7 @@ endif
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wundef -Wpointer-arith \
         -Wwrite-strings -Wvla -Wimplicit-fallthrough -Wno-missing-field-initializers -Wno-unused-parameter \
         -Werror=implicit-function-declaration -Werror=return-type -Werror=incompatible-pointer-types
-override CPPFLAGS += -D_GNU_SOURCE -iquote daemon $(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null)
+override CPPFLAGS += -D_GNU_SOURCE -Idaemon $(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null)
 override CFLAGS   += -std=gnu11 -fno-common -fstack-protector-strong -fstack-clash-protection -fPIE \
                      -fno-strict-aliasing -ffunction-sections -fdata-sections $(WARN) $(WERROR) $(VARIANT)
 override LDFLAGS  += -pie -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--gc-sections -Wl,--as-needed \

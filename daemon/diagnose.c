@@ -109,6 +109,16 @@ static bool explains(const struct finding *c, const struct finding *e)
 	return cause->kind == KIND_CAUSE || symptom_precedes(c->code, e->code);
 }
 
+bool code_explains(enum code cause, const char *cause_subject, enum code effect,
+                   const char *effect_subject)
+{
+	struct finding c = {.code = cause}, e = {.code = effect};
+
+	(void) text_format(c.subject, sizeof(c.subject), "%s", cause_subject);
+	(void) text_format(e.subject, sizeof(e.subject), "%s", effect_subject);
+	return explains(&c, &e);
+}
+
 /* The nearest cause: the latest layer, so that the whole chain can be told; within it a cause
  * before a symptom, the worse before the lesser, then the order of the catalogue. */
 static bool nearer(const struct finding *a, const struct finding *b)
@@ -178,7 +188,7 @@ static size_t collect(const struct fact *const *facts, size_t n, struct finding 
 	for (size_t i = 0; i < n; i++) {
 		size_t j;
 
-		if (facts[i]->code == CODE_NONE)
+		if (facts[i]->code == CODE_NONE || facts[i]->held)
 			continue;
 		for (j = 0; j < found && ret[j].code != facts[i]->code; j++)
 			;

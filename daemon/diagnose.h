@@ -53,12 +53,19 @@ struct diagnose_input {
 	const struct node *node;
 	usec_t now, uptime;
 	bool complete; /* every probe has looked at least once */
+	/* What the verdict is while nothing was found and not everything was looked at: STARTING,
+	 * or what a daemon that was restarted said before. Read by pass_make(). */
+	enum state presumed;
 };
 
 /* Writes the findings, conditions and the verdict of n <= LEDGER_MAX facts, which come in the order
  * of probes/list.h: same facts in, same bytes out. */
 void diagnose(const struct fact *const *facts, size_t n, const struct diagnose_input *in,
               struct report *ret);
+
+/* Whether a finding of the one code about that subject would be the cause of the other. */
+bool code_explains(enum code cause, const char *cause_subject, enum code effect,
+                   const char *effect_subject);
 
 const char *state_name(enum state s);
 int state_from_name(const char *s);

@@ -38,6 +38,7 @@ static struct ledger_entry *find(struct ledger *l, const struct probe *p, unsign
 static void clear(struct fact *f)
 {
 	f->code = CODE_NONE;
+	f->held = f->announced = false;
 	f->seen = 0;
 	f->since = f->last_seen = 0;
 	f->summary[0] = 0;
@@ -157,6 +158,25 @@ bool ledger_restore(struct ledger *l, const struct probe *p, unsigned slot, cons
 	                           .streak_code = f->code,
 	                           .streak_since = f->since};
 	return true;
+}
+
+uint32_t ledger_doubt(struct ledger *l, enum code code)
+{
+	uint32_t saw = 0;
+
+	for (size_t i = 0; i < l->n; i++) {
+		struct ledger_entry *e = &l->entries[i];
+
+		if (e->fact.code != code)
+			continue;
+		for (unsigned k = 0; probes[k]; k++)
+			if (probes[k] == e->probe)
+				saw |= UINT32_C(1) << k;
+		clear(&e->fact);
+		e->bad = e->streak = e->good = 0;
+		e->streak_code = CODE_NONE;
+	}
+	return saw;
 }
 
 void ledger_expire(struct ledger *l, usec_t now)

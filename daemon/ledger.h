@@ -17,6 +17,8 @@ struct fact {
 	uint32_t seen;           /* looks that found it */
 	enum code pending;       /* found, but not often enough yet, or still within the grace */
 	bool graced;             /* pending only because the node has just booted */
+	bool held;               /* raised, but what may explain it is not yet sure: see pass.h */
+	bool announced;          /* raised and in the last report */
 };
 
 struct ledger_entry {
@@ -42,6 +44,9 @@ bool ledger_put(struct ledger *l, const struct probe *p, unsigned slot,
 /* Puts a finding of an earlier life of the daemon back, as raised since f->since. The next looks
  * decide whether it still stands. False when there is no room. */
 bool ledger_restore(struct ledger *l, const struct probe *p, unsigned slot, const struct fact *f);
+/* Takes back a finding whose cause was cleared: whether it is a fault of its own has to be
+ * confirmed anew. Returns a bit for each index of probes[] that saw it. */
+uint32_t ledger_doubt(struct ledger *l, enum code code);
 /* Takes back what is older than its observation says it may be believed (valid_for). */
 void ledger_expire(struct ledger *l, usec_t now);
 /* What the observation's own probe says of it; CODE_NONE too when this build has no such probe. */

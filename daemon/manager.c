@@ -8,6 +8,7 @@
 
 #include "clock.h"
 #include "manager.h"
+#include "pass.h"
 #include "run.h"
 #include "sink.h"
 
@@ -59,8 +60,7 @@ struct manager {
 	bool selected[PROBES_MAX], looked[PROBES_MAX];
 	struct probe_stats stats[PROBES_MAX];
 	struct ledger ledger;
-	struct report reports[2]; /* the last and the one before, taking turns */
-	unsigned current;         /* index of the last; valid when seq > 0 */
+	struct pass passes;
 	struct report_meta meta;
 	struct journal_memory journal;
 	struct console console;
@@ -109,19 +109,6 @@ static size_t index_of(const struct probe *p)
 }
 
 /* ---- a pass: ledger to report to sinks ---- */
-
-static size_t gather(const struct manager *m, const struct fact *ret[LEDGER_MAX])
-{
-	size_t n = 0;
-
-	for (const struct probe *const *p = probes; *p; p++)
-		for (unsigned slot = 0; slot < ((*p)->slots ? (*p)->slots : 1); slot++)
-			for (size_t i = 0; i < m->ledger.n; i++)
-				if (m->ledger.entries[i].probe == *p &&
-				    m->ledger.entries[i].slot == slot)
-					ret[n++] = &m->ledger.entries[i].fact;
-	return n;
-}
 
 static bool complete(const struct manager *m)
 {
@@ -185,22 +172,19 @@ static bool any_sink_failed(const struct manager *m)
 	return false;
 }
 
-static void make_report(struct manager *m, struct report *ret)
+static struct diagnose_input input(struct manager *m)
 {
-	const struct fact *facts[LEDGER_MAX];
-	size_t n = gather(m, facts);
 	usec_t now = clock_boottime();
-	struct diagnose_input in = {.node = &m->context.node,
-	                            .now = now,
-	                            .uptime = run_context_uptime(&m->context, now),
-	                            .complete = complete(m)};
 
-	ledger_expire(&m->ledger, now);
-	diagnose(facts, n, &in, ret);
-	if (m->resumed && !in.complete && ret->verdict.state == STATE_STARTING)
-		ret->verdict.state = m->presumed;
 	m->meta.realtime = clock_realtime();
+	return (struct diagnose_input){.node = &m->context.node,
+	                               .now = now,
+	                               .uptime = run_context_uptime(&m->context, now),
+	                               .complete = complete(m),
+	                               .presumed = m->resumed ? m->presumed : STATE_STARTING};
 }
+
+static void wake(struct manager *m, size_t probe_index);
 
 /* ---- what survives a restart ---- */
 
@@ -299,22 +283,25 @@ static void state_same_boot(struct manager *m, const json_t *j)
 {
 	const char *state = json_string_value(json_object_get(j, "verdict"));
 	json_int_t since = json_integer_value(json_object_get(j, "verdict_since_us"));
-	struct report *r = &m->reports[m->current];
+	struct diagnose_input in = input(m);
+	struct report_diff d;
+	uint32_t again;
 	const json_t *f;
 	size_t i;
 
 	json_array_foreach (json_object_get(j, "findings"), i, f)
 		state_finding(m, f);
-	m->resumed = json_is_true(json_object_get(j, "complete"));
-	make_report(m, r);
-	if (m->resumed && state && state_from_name(state) >= 0)
-		r->verdict.state = (enum state) state_from_name(state);
-	m->presumed = r->verdict.state;
+	pass_make(&m->passes, &m->ledger, &in, &d, &again);
+	m->resumed = json_is_true(json_object_get(j, "complete")) && state &&
+	             state_from_name(state) >= 0;
+	if (m->resumed) {
+		m->presumed = (enum state) state_from_name(state);
+		m->passes.reports[m->passes.current].verdict.state = m->presumed;
+	}
 	m->meta.verdict_since = run_context_boottime(&m->context, since > 0 ? (usec_t) since : 0);
 	for (int c = 0; c < _CONDITION_MAX; c++)
 		m->meta.condition_since[c] = m->meta.verdict_since;
-	m->journal.heartbeat = r->at;
-	m->meta.seq = 1;
+	m->journal.heartbeat = in.now;
 }
 
 /* Only a state of this very machine counts: an image may carry the one of the machine it was baked
@@ -349,15 +336,20 @@ static void state_load(struct manager *m)
 
 static void pass(struct manager *m)
 {
-	const struct report *before = m->meta.seq ? &m->reports[m->current] : NULL;
-	struct report *now = &m->reports[1 - m->current];
+	struct diagnose_input in = input(m);
+	const struct report *now, *before;
 	struct report_diff d;
+	uint32_t again;
 	usec_t due;
 
-	make_report(m, now);
-	m->current = 1 - m->current;
+	pass_make(&m->passes, &m->ledger, &in, &d, &again);
+	/* not what a whole fleet looks at: a network that heals, heals for thousands at once */
+	for (size_t i = 0; probes[i]; i++)
+		if (again & UINT32_C(1) << i && !probes[i]->spread)
+			wake(m, i);
 	m->meta.seq++;
-	report_diff(before, now, &d);
+	now = pass_report(&m->passes);
+	before = pass_before(&m->passes);
 	note_since(m, before, now, &d);
 	if (m->context.mode == SCHEDULE_CHECK)
 		return;
@@ -851,5 +843,5 @@ int manager_loop(struct manager *m)
 const struct report *manager_report(const struct manager *m, struct report_meta *ret_meta)
 {
 	*ret_meta = m->meta;
-	return &m->reports[m->current];
+	return pass_report(&m->passes);
 }

@@ -11,7 +11,7 @@
 #include "hop.h"
 #include "http.h"
 #include "imds.h"
-#include "limits.h"
+#include "eni-limits.h"
 #include "netlink.h"
 #include "node.h"
 #include "toml.h"

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "limits.h"
+#include "eni-limits.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

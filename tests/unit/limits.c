@@ -2,7 +2,7 @@
 #include <errno.h>
 
 #include "../tap.h"
-#include "limits.h"
+#include "eni-limits.h"
 
 static const char heading[] =
 	"instance_type\tmax_enis\tipv4_per_eni\tnetwork_cards\tdefault_network_"

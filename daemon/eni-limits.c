@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 
-#include "limits.h"
+#include "eni-limits.h"
 
 enum { TABLE_MAX = 4 << 20, FIELD_MAX = 64, COLUMNS = 8 };
 
