@@ -11,12 +11,14 @@
 
 #include "clock.h"
 #include "manager.h"
+#include "redact.h"
 #include "report-text.h"
 #include "sink.h"
 #include "version.h"
+#include "watch.h"
 
 struct options {
-	bool json, no_color, help;
+	bool json, no_color, redact, help;
 	const char *root, *config, *only;
 	usec_t timeout;
 	int argc; /* what is left after the options */
@@ -134,14 +136,14 @@ static int verb_run(const struct options *o)
 	return r < 0 ? fail(EX_SOFTWARE, "the event loop failed: %s", strerror(-r)) : 0;
 }
 
-static int verb_check(const struct options *o)
+/* One pass now. 0 and the report, or an exit code after saying why not. */
+static int look_once(const struct options *o, json_t **ret)
 {
 	const struct log log = {.journal = false};
 	struct report_meta meta;
 	struct manager *m = NULL;
 	struct config config;
 	const struct report *report;
-	json_t *j;
 	int r;
 
 	r = make_manager(&m, o, SCHEDULE_CHECK, &config, &log);
@@ -153,11 +155,67 @@ static int verb_check(const struct options *o)
 		return fail(EX_SOFTWARE, "the event loop failed: %s", strerror(-r));
 	}
 	report = manager_report(m, &meta);
-	j = report_to_json(report, &meta);
+	*ret = report_to_json(report, &meta);
 	manager_free(m);
-	if (!j)
-		return fail(EX_SOFTWARE, "out of memory");
-	r = show(j, o);
+	return *ret ? 0 : fail(EX_SOFTWARE, "out of memory");
+}
+
+static int verb_check(const struct options *o)
+{
+	json_t *j = NULL;
+	int r;
+
+	r = look_once(o, &j);
+	if (r == 0)
+		r = show(j, o);
+	json_decref(j);
+	return r;
+}
+
+/* Private to its owner: it names the node, though no secret is in it. */
+static int write_capture(const char *path, const json_t *j)
+{
+	_cleanup_(fclosep) FILE *f = NULL;
+	int fd;
+
+	if (strcmp(path, "-") == 0)
+		return json_dumpf(j, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) < 0 ||
+		                       putchar('\n') == EOF || fflush(stdout) != 0
+		               ? -EIO
+		               : 0;
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	f = fdopen(fd, "w");
+	if (!f) {
+		(void) close(fd);
+		return -ENOMEM;
+	}
+	return json_dumpf(j, f, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) < 0 ||
+	                       fputc('\n', f) == EOF || fflush(f) != 0
+	               ? -EIO
+	               : 0;
+}
+
+static int verb_capture(const struct options *o)
+{
+	const char *path = o->argc > 0 ? o->argv[0] : "nodewhy-capture.json";
+	json_t *j = NULL;
+	int r;
+
+	r = look_once(o, &j);
+	if (r)
+		return r;
+	r = o->redact ? redact(j) : 0;
+	if (r < 0)
+		r = fail(EX_SOFTWARE, "cannot redact: %s, nothing written", strerror(-r));
+	else if ((r = write_capture(path, j)) < 0)
+		r = fail(EX_SOFTWARE, "cannot write %s: %s", path, strerror(-r));
+	else if (strcmp(path, "-") != 0)
+		(void) printf("%s: %zu looks, verdict %s%s\n", path,
+		              json_array_size(json_object_get(j, "probes")), state_of(j),
+		              o->redact ? ", redacted"
+		                        : "; --redact leaves out who and where it is");
 	json_decref(j);
 	return r;
 }
@@ -238,6 +296,111 @@ static int verb_status(const struct options *o)
 	json_decref(j);
 	files_free(f);
 	return r;
+}
+
+struct watcher {
+	const struct options *options;
+	struct files *files;
+};
+
+/* The screen of `watch`: the status, or why there is none. */
+static int render(char **ret, void *userdata)
+{
+	struct watcher *w = userdata;
+	struct text_options text = {.color = !w->options->no_color && !getenv("NO_COLOR") &&
+	                                     isatty(STDOUT_FILENO),
+	                            .now = clock_realtime()};
+	_cleanup_(freep) char *file = NULL;
+	char why[128] = "";
+	size_t len, size;
+	json_t *j = NULL;
+	FILE *out;
+	int r;
+
+	r = file_read(w->files, "/run/nodewhy/status.json", STATUS_FILE_MAX, &file, &len);
+	if (r >= 0)
+		j = json_loadb(file, len, JSON_REJECT_DUPLICATES, NULL);
+	out = open_memstream(ret, &size);
+	if (!out) {
+		json_decref(j);
+		return -ENOMEM;
+	}
+	if (!j)
+		(void) fprintf(out, "no status: %s (is the daemon running?)\n",
+		               r < 0 ? strerror(-r) : "not a status file");
+	else if (!is_fresh(w->files, j, why, sizeof(why)))
+		(void) fprintf(out, "stale: %s\n\n", why);
+	if (j)
+		report_text(out, j, &text);
+	json_decref(j);
+	return fclose(out) == 0 ? 0 : -ENOMEM;
+}
+
+static int verb_watch(const struct options *o)
+{
+	struct watcher w = {.options = o};
+	int r;
+
+	r = files_new(&w.files, o->root);
+	if (r < 0)
+		return fail(EX_USAGE, "cannot open %s: %s", o->root, strerror(-r));
+	r = watch_run(w.files, render, &w);
+	files_free(w.files);
+	return r < 0 ? fail(EX_SOFTWARE, "cannot watch: %s", strerror(-r)) : 0;
+}
+
+/* One line of history.jsonl for people; what is no such line is passed over. */
+static bool say_history(const char *line, size_t len)
+{
+	json_t *j = json_loadb(line, len, 0, NULL);
+	const char *at = json_string_value(json_object_get(j, "at")),
+		   *state = json_string_value(json_object_get(j, "state")),
+		   *code = json_string_value(json_object_get(j, "code")),
+		   *subject = json_string_value(json_object_get(j, "subject")),
+		   *summary = json_string_value(json_object_get(j, "summary")),
+		   *because = json_string_value(json_object_get(j, "because"));
+	bool good = at && state && code && subject && summary && because;
+	char raw[1024], clean[1024];
+
+	if (good) {
+		(void) text_format(raw, sizeof(raw), "%s %-7s %s%s%s%s%s: %s", at, state, code,
+		                   subject[0] ? " " : "", subject, because[0] ? " because of " : "",
+		                   because, summary);
+		(void) text_clean(clean, sizeof(clean), raw, strlen(raw));
+		text_wrap(stdout, clean, 0, 4);
+	}
+	json_decref(j);
+	return good;
+}
+
+static int verb_history(const struct options *o)
+{
+	_cleanup_(freep) char *text = NULL;
+	struct files *f = NULL;
+	size_t len, bad = 0;
+	int r;
+
+	r = files_new(&f, o->root);
+	if (r < 0)
+		return fail(EX_USAGE, "cannot open %s: %s", o->root, strerror(-r));
+	r = file_read(f, "/var/lib/nodewhy/history.jsonl", HISTORY_FILE_MAX, &text, &len);
+	files_free(f);
+	if (r == -ENOENT)
+		return fail(3, "no history yet");
+	if (r < 0)
+		return fail(3, "cannot read /var/lib/nodewhy/history.jsonl: %s", strerror(-r));
+	if (o->json)
+		return fwrite(text, 1, len, stdout) == len ? 0 : EX_SOFTWARE;
+	for (const char *p = text, *end = text + len; p < end;) {
+		const char *nl = memchr(p, '\n', (size_t) (end - p));
+		size_t n = (size_t) ((nl ? nl : end) - p);
+
+		bad += n > 0 && !say_history(p, n);
+		p += n + 1;
+	}
+	if (bad)
+		(void) fail(0, "%zu lines of the history cannot be read", bad);
+	return 0;
 }
 
 static const json_t *condition_of(const json_t *status, const char *type)
@@ -470,6 +633,10 @@ static const struct verb verbs[] = {
 	{"run", "", "the daemon", verb_run, 0, 0},
 	{"check", "", "look once, now, without the daemon", verb_check, 0, 0},
 	{"status", "", "show what the daemon last wrote", verb_status, 0, 0},
+	{"watch", "", "follow the status on a terminal", verb_watch, 0, 0},
+	{"history", "", "what was raised and cleared, also before a reboot", verb_history, 0, 0},
+	{"capture", "[FILE]", "look once, every look to a file that can be mailed", verb_capture, 0,
+         1},
 	{"explain", "CODE", "what a finding means and what to type", verb_explain, 1, 1},
 	{"findings", "", "the whole catalogue", verb_findings, 0, 0},
 	{"replay", "FILE", "diagnose a status file again, on any machine", verb_replay, 1, 1},
@@ -482,11 +649,12 @@ static int help(void)
 {
 	(void) puts("nodewhy VERB [options]: why this EKS node is, or is about to be, NotReady\n");
 	for (size_t i = 0; i < ELEMENTS(verbs); i++)
-		(void) printf("  %-9s %-5s  %s\n", verbs[i].name, verbs[i].arguments,
+		(void) printf("  %-9s %-6s  %s\n", verbs[i].name, verbs[i].arguments,
 		              verbs[i].what);
 	(void) puts(
 		"\n"
 		"  --json            machine-readable (check, status, replay, findings)\n"
+		"  --redact          capture: replace account, instance, address, host names\n"
 		"  --root DIR        the host's file system, when run in a container\n"
 		"  --config FILE     instead of /etc/nodewhy/nodewhy.conf and its drop-ins\n"
 		"  --only A[,B]      only these probes, and those they build on\n"
@@ -511,8 +679,9 @@ static int parse_timeout(const char *s, usec_t *ret)
 
 static int parse(int argc, char *argv[], struct options *o)
 {
-	enum { JSON = 256, ROOT, CONFIG, ONLY, TIMEOUT, NO_COLOR };
+	enum { JSON = 256, REDACT, ROOT, CONFIG, ONLY, TIMEOUT, NO_COLOR };
 	static const struct option known[] = {
+		{"redact", no_argument, NULL, REDACT},
 		{"json", no_argument, NULL, JSON},
 		{"root", required_argument, NULL, ROOT},
 		{"config", required_argument, NULL, CONFIG},
@@ -529,6 +698,9 @@ static int parse(int argc, char *argv[], struct options *o)
 		switch (c) {
 		case JSON:
 			o->json = true;
+			break;
+		case REDACT:
+			o->redact = true;
 			break;
 		case ROOT:
 			o->root = optarg;

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenarios of `nodewhy run`: what it says in its journal and files when a fault comes and goes."""
 
+import fcntl
 import json
 import os
 import re
+import struct
+import termios
 import time
 import tty
 
@@ -623,4 +626,97 @@ def _(w):
     d = run(w, mounts=[mount], watchdog=3)
     d.wait_root("CniConfigMissing", timeout=20)
     d.wait_notified("WATCHDOG=1", timeout=5)
+    assert d.stop() == 0
+
+
+@daemon("run/capture-replays-to-the-same", pods=3)
+def _(w):
+    """A capture says on any machine what the node said; redacted it names nobody, and says the same."""
+    w.cni_invalid()
+    w.endpoint_drop("sts")
+    secret = contract.SECRETS
+    want = None
+    for options in ([], ["--redact"]):
+        p = w.run([w.binary(), "capture", "-", "--root", w.root, *options])
+        assert p.returncode == 0, p.stderr
+        for s in secret:
+            assert s not in p.stdout, "a secret is in the capture: %s" % s
+        if options:
+            left = [x for x in (w.instance_id, w.account, w.enis[0].eni_id, w.enis[0].mac, "10.0.1.5") if x in p.stdout]
+            assert not left, "left in a redacted capture: %s" % left
+        with open(os.path.join(w.dir, "capture.json"), "w") as f:
+            f.write(p.stdout)
+        p = w.run([w.binary(), "replay", os.path.join(w.dir, "capture.json"), "--json"])
+        got = json.loads(p.stdout)
+        said = [(f["code"], f["because"], f["severity"]) for f in got["findings"]]
+        assert got["verdict"]["root"] == "EndpointTimeout" or got["verdict"]["root"] == "CniConfigInvalid", got["verdict"]
+        if want is None:
+            want = said
+        assert said == want, (said, want)
+    report, code = w.check()
+    assert [(f["code"], f["because"], f["severity"]) for f in report["findings"]] == want
+
+
+@daemon("run/history-after-a-reboot")
+def _(w):
+    """What the node said before it died can be read afterwards; the file stays bounded."""
+    d = start(w)
+    undo = w.dns_drop()
+    d.wait_root("ResolverUnreachable", timeout=20)
+    assert d.stop() == 0
+    undo()
+    old = w.tree.read("var/lib/nodewhy/history.jsonl").decode()
+    w.tree.write("var/lib/nodewhy/history.jsonl", old * 600 + "half a li")
+    d = start(w)
+    undo = w.cni_absent()
+    d.wait_root("CniConfigMissing", timeout=20)
+    undo()
+    cleared(d, "CniConfigMissing")
+    assert d.stop() == 0
+    lines = w.tree.read("var/lib/nodewhy/history.jsonl").decode().splitlines()
+    assert len(lines) == 512, len(lines)
+    got = verb(w, "history")
+    assert got[0] == 0 and "ResolverUnreachable" in got[1] and "raised CniConfigMissing" in got[1].replace("\n    ", " "), got[1][-400:]
+    assert "\033" not in got[1]
+
+
+@daemon("run/watch-on-a-terminal")
+def _(w):
+    """watch draws the verdict, then only what changes, follows a resize, and leaves the terminal as it was."""
+    d = start(w)
+    pid, master = os.forkpty()
+    if pid == 0:
+        os.execvp("sh", ["sh", "-c", "exec \"$@\"", "sh", *w.node.argv([w.binary(), "watch", "--no-color", "--root", w.root])])
+    os.set_blocking(master, False)
+    seen = ""
+
+    def until(text, timeout=10.0):
+        nonlocal seen
+        end = time.monotonic() + timeout
+        while text not in seen:
+            assert time.monotonic() < end, "waited for %r; got %r" % (text, seen[-600:])
+            d.poll(0.02)
+            try:
+                seen += os.read(master, 65536).decode("utf-8", "replace")
+            except BlockingIOError:
+                pass
+
+    try:
+        until("HEALTHY")
+        until("endpoint")
+        seen = ""
+        undo = w.cni_absent()
+        until("BROKEN")
+        until("CniConfigMissing")
+        assert "loopback" not in seen and seen.count("ens5: up") <= 1, seen
+        undo()
+        until("HEALTHY", 20)
+        seen = ""
+        fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 40, 0, 0))
+        until("HEALTHY")
+        os.write(master, b"\x03")
+        until("\033[?25h")
+    finally:
+        os.close(master)
+        os.waitpid(pid, 0)
     assert d.stop() == 0
