@@ -53,7 +53,7 @@ PYTHON_FILES := $(shell grep -rlE '^\#!.*python3' --exclude-dir=__pycache__ pack
 obj    = $(patsubst %.c,$(B)/%.o,$(1))
 bin    = $(patsubst %.c,$(B)/%,$(1))
 CHECKS := $(call bin,$(UNIT) $(FUZZ)) $(wildcard tests/*.t)
-WORLD  := $(wildcard tests/world/selftest.py tests/scenarios/selftest.py tests/scenarios/run.py)
+WORLD  := $(wildcard tests/world/selftest.py tests/world/sdk.py tests/scenarios/selftest.py tests/scenarios/run.py)
 
 ifneq ($(V),1)
 Q := @
