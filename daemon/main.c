@@ -13,6 +13,7 @@
 #include "manager.h"
 #include "report-text.h"
 #include "sink.h"
+#include "texts.h"
 #include "version.h"
 
 struct options {
@@ -401,6 +402,23 @@ static void paragraph(const char *head, const char *text)
 	text_wrap(stdout, text, 2, 2);
 }
 
+/* The same text that `journalctl -x` and nodewhy-findings(7) show. */
+static void meaning(const char *code)
+{
+	_cleanup_(freep) char *title = NULL, *body = NULL;
+
+	if (texts_get(code, &title, &body) < 0)
+		return;
+	paragraph("What it means", title);
+	for (char *line = body, *end; line; line = end) {
+		end = strchr(line, '\n');
+		if (end)
+			*end++ = 0;
+		(void) fputs("  ", stdout);
+		text_wrap(stdout, line, 2, 2);
+	}
+}
+
 /* The node's own ids for the commands, when a status file is there. */
 static void identity_from_status(const struct options *o, struct node *ret)
 {
@@ -437,6 +455,7 @@ static int verb_explain(const struct options *o)
 	c = cause_of(code);
 	(void) printf("%s: %s, layer %s, node condition %s\n", c->name, severity_name(c->severity),
 	              layer_name(c->layer), condition_name(c->condition));
+	meaning(c->name);
 	paragraph("Decided by", c->decided_by);
 	identity_from_status(o, &node);
 	remedy_fill(c->remedy, &node, "", text, sizeof(text));
