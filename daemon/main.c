@@ -72,11 +72,17 @@ static const char *state_of(const json_t *status)
 	return s ? s : "";
 }
 
+/* no-color.org: set and not empty */
+static bool want_color(const struct options *o)
+{
+	const char *no = getenv("NO_COLOR");
+
+	return !o->no_color && !(no && *no) && isatty(STDOUT_FILENO);
+}
+
 static int show(const json_t *status, const struct options *o)
 {
-	struct text_options text = {.color = !o->no_color && !getenv("NO_COLOR") &&
-	                                     isatty(STDOUT_FILENO),
-	                            .now = clock_realtime()};
+	struct text_options text = {.color = want_color(o), .now = clock_realtime()};
 
 	if (o->json) {
 		if (json_dumpf(status, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) < 0)
