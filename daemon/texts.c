@@ -25,7 +25,7 @@ static void name_subject(char *s)
 int texts_get(const char *code, char **ret_title, char **ret_body)
 {
 	_cleanup_(freep) char *title = NULL, *body = NULL;
-	json_t *all = json_loadb(texts_json, (size_t) (texts_json_end - texts_json), 0, NULL);
+	json_t *all = json_loads(texts_json, 0, NULL);
 	const json_t *text = json_object_get(json_object_get(all, code), "en");
 	const char *t = json_string_value(json_array_get(text, 0));
 	const char *b = json_string_value(json_array_get(text, 1));
