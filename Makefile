@@ -53,7 +53,7 @@ PYTHON_FILES := $(shell grep -rlE '^\#!.*python3' --exclude-dir=__pycache__ pack
 obj    = $(patsubst %.c,$(B)/%.o,$(1))
 bin    = $(patsubst %.c,$(B)/%,$(1))
 CHECKS := $(call bin,$(UNIT) $(FUZZ)) $(wildcard tests/*.t)
-WORLD  := $(wildcard tests/world/selftest.py tests/scenarios/selftest.py tests/scenarios/run.py)
+WORLD  := $(wildcard tests/world/selftest.py tests/world/sdk.py tests/scenarios/selftest.py tests/scenarios/run.py)
 
 ifneq ($(V),1)
 Q := @
@@ -83,7 +83,7 @@ $(B)/flags: FORCE
 $(B)/version: FORCE
 	$(call stamp,$(VERSION))
 $(call obj,$(shell grep -lw VERSION daemon/*.c)): $(B)/version
-$(call obj,$(shell grep -l incbin daemon/*.c)): $(wildcard packaging/data/*.tsv)
+$(call obj,$(shell grep -lw EMBED daemon/*.c)): $(wildcard packaging/data/*.tsv) packaging/catalog/texts.json
 
 deps:
 	$(Q)sh packaging/deps.sh
@@ -94,15 +94,18 @@ ifeq ($(SAN),1)
 	$(Q)$(MAKE) --no-print-directory SAN= all
 endif
 export B
+export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
+# What root built and wrote in somebody's clone must not be in that person's way. Keeps the exit code.
+GIVE_BACK = r=$$?; [ "$$(id -u)" != 0 ] || chown -hR --reference=. build; exit $$r
 check: build-check
 	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy $(PYTHON) tests/tally $(CHECKS)
 test: deps
 	$(Q)$(MAKE) --no-print-directory test-all
 test-all: build-check
-	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy $(PYTHON) tests/tally $(CHECKS) $(WORLD)
+	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy $(PYTHON) tests/tally $(CHECKS) $(WORLD); $(GIVE_BACK)
 demo: deps
 	$(Q)$(MAKE) --no-print-directory all
-	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy sh tests/demo.sh
+	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy sh tests/demo.sh; $(GIVE_BACK)
 run: all
 	$(B)/nodewhy run
 bench: build-check

@@ -1,27 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 
+#include "embed.h"
 #include "eni-limits.h"
 
 enum { TABLE_MAX = 4 << 20, FIELD_MAX = 64, COLUMNS = 8 };
 
-/* The tables are part of the program, so that a bare binary works. The path is relative to the top
- * of the source tree, where make runs. */
-/* clang-format off */
-#define EMBED(symbol, path) \
-	__asm__(".pushsection .rodata\n" \
-	        ".balign 16\n" \
-	        ".globl " #symbol "\n.hidden " #symbol "\n" \
-	        ".type " #symbol ", %object\n" \
-	        #symbol ":\n.incbin \"" path "\"\n" \
-	        ".globl " #symbol "_end\n.hidden " #symbol "_end\n" \
-	        #symbol "_end:\n.byte 0\n" \
-	        ".size " #symbol ", . - " #symbol "\n" \
-	        ".popsection\n"); \
-	extern __attribute__((visibility("hidden"))) const char symbol[]; \
-	extern __attribute__((visibility("hidden"))) const char symbol##_end[]
-/* clang-format on */
-
+/* The tables are part of the program, so that a bare binary works. */
 EMBED(limits_eni_table, "packaging/data/eni-limits.tsv");
 EMBED(limits_card_table, "packaging/data/network-cards.tsv");
 

@@ -14,6 +14,7 @@
 #include "redact.h"
 #include "report-text.h"
 #include "sink.h"
+#include "texts.h"
 #include "version.h"
 #include "watch.h"
 
@@ -73,21 +74,26 @@ static const char *state_of(const json_t *status)
 	return s ? s : "";
 }
 
+/* no-color.org: set and not empty */
+static bool want_color(const struct options *o)
+{
+	const char *no = getenv("NO_COLOR");
+
+	return !o->no_color && !(no && *no) && isatty(STDOUT_FILENO);
+}
+
 static int show(const json_t *status, const struct options *o)
 {
-	struct text_options text = {.color = !o->no_color && !getenv("NO_COLOR") &&
-	                                     isatty(STDOUT_FILENO),
-	                            .now = clock_realtime()};
+	struct text_options text = {.color = want_color(o), .now = clock_realtime()};
 
 	if (o->json) {
-		if (json_dumpf(status, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) < 0)
-			return fail(EX_SOFTWARE, "cannot write: %s", strerror(errno));
+		if (json_dumpf(status, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) < 0 &&
+		    !ferror(stdout))
+			return fail(EX_SOFTWARE, "out of memory");
 		(void) fputc('\n', stdout);
 	} else {
 		report_text(stdout, status, &text);
 	}
-	if (fflush(stdout) != 0 || ferror(stdout))
-		return fail(EX_SOFTWARE, "cannot write: %s", strerror(errno));
 	return exit_code(state_of(status));
 }
 
@@ -521,6 +527,8 @@ static int verb_replay(const struct options *o)
 
 	in = strcmp(path, "-") == 0 ? json_loadf(stdin, JSON_REJECT_DUPLICATES, &error)
 	                            : json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+	if (!in && error.line < 0)
+		return fail(3, "%s", error.text); /* it names the file */
 	if (!in)
 		return fail(3, "%s:%d: %s", path, error.line, error.text);
 	r = diagnose_again(in, &out, why, sizeof(why));
@@ -551,7 +559,7 @@ static int verb_findings(const struct options *o)
 		return 0;
 	}
 	all = catalogue_to_json();
-	if (!all || json_dumpf(all, stdout, JSON_INDENT(1)) < 0)
+	if (!all || (json_dumpf(all, stdout, JSON_INDENT(1)) < 0 && !ferror(stdout)))
 		return fail(EX_SOFTWARE, "out of memory");
 	(void) fputc('\n', stdout);
 	json_decref(all);
@@ -562,6 +570,23 @@ static void paragraph(const char *head, const char *text)
 {
 	(void) printf("\n%s\n  ", head);
 	text_wrap(stdout, text, 2, 2);
+}
+
+/* The same text that `journalctl -x` and nodewhy-findings(7) show. */
+static void meaning(const char *code)
+{
+	_cleanup_(freep) char *title = NULL, *body = NULL;
+
+	if (texts_get(code, &title, &body) < 0)
+		return;
+	paragraph("What it means", title);
+	for (char *line = body, *end; line; line = end) {
+		end = strchr(line, '\n');
+		if (end)
+			*end++ = 0;
+		(void) fputs("  ", stdout);
+		text_wrap(stdout, line, 2, 2);
+	}
 }
 
 /* The node's own ids for the commands, when a status file is there. */
@@ -598,8 +623,9 @@ static int verb_explain(const struct options *o)
 		return fail(EX_USAGE, "there is no code %s (nodewhy findings lists them)",
 		            o->argv[0]);
 	c = cause_of(code);
-	(void) printf("%s: %s, layer %s, node condition %s\n", c->name, severity_name(c->severity),
+	(void) printf("%s\n%s, layer %s, node condition %s\n", c->name, severity_name(c->severity),
 	              layer_name(c->layer), condition_name(c->condition));
+	meaning(c->name);
 	paragraph("Decided by", c->decided_by);
 	identity_from_status(o, &node);
 	remedy_fill(c->remedy, &node, "", text, sizeof(text));
@@ -726,6 +752,9 @@ static int parse(int argc, char *argv[], struct options *o)
 		case ':':
 			return fail(EX_USAGE, "%s needs a value", argv[optind - 1]);
 		default:
+			if (optopt > 0 && optopt < JSON) /* a letter, perhaps one of several */
+				return fail(EX_USAGE, "unknown option -%c (nodewhy --help)",
+				            optopt);
 			return fail(EX_USAGE, "unknown option %s (nodewhy --help)",
 			            argv[optind - 1]);
 		}
@@ -733,6 +762,18 @@ static int parse(int argc, char *argv[], struct options *o)
 	o->argc = argc - optind;
 	o->argv = argv + optind;
 	return 0;
+}
+
+/* What was said and could not be written was not said: a full disk must not look like success. */
+static int said(int code)
+{
+	bool lost = ferror(stdout);
+
+	errno = 0;
+	if (fflush(stdout) != 0 || lost)
+		return fail(EX_SOFTWARE, "cannot write: %s",
+		            errno ? strerror(errno) : "output error");
+	return code;
 }
 
 int main(int argc, char *argv[])
@@ -748,7 +789,7 @@ int main(int argc, char *argv[])
 	if (r)
 		return r;
 	if (o.help)
-		return help();
+		return said(help());
 	if (o.argc == 0)
 		return fail(EX_USAGE, "a verb is missing (nodewhy --help)");
 	for (size_t i = 0; i < ELEMENTS(verbs); i++) {
@@ -762,7 +803,7 @@ int main(int argc, char *argv[])
 			return fail(EX_USAGE, "%s needs %s", v->name, v->arguments);
 		if (o.argc > v->max_args)
 			return fail(EX_USAGE, "%s takes no \"%s\"", v->name, o.argv[v->max_args]);
-		return v->run(&o);
+		return said(v->run(&o));
 	}
 	return fail(EX_USAGE, "unknown verb %s (nodewhy --help)", o.argv[0]);
 }

@@ -565,6 +565,10 @@ static bool named(const char *list, const char *name)
 
 static int check_names(const char *list, char *ret_error, size_t error_size)
 {
+	if (!*list) {
+		(void) text_format(ret_error, error_size, "--only names no probe");
+		return -EINVAL;
+	}
 	for (const char *p = list; *p; p += strcspn(p, ","), p += *p != 0) {
 		char name[64];
 

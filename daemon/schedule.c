@@ -41,7 +41,7 @@ usec_t schedule_next(const struct schedule_slot *s, enum schedule_mode mode, boo
 	if (mode == SCHEDULE_CHECK)
 		return USEC_INFINITY;
 	next = on_grid(s, now);
-	/* a look that was out of turn moves back onto the grid without a second one right after it
-	 */
-	return next - now < s->every / 2 ? next + s->every : next;
+	/* A look that was out of turn moves back onto the grid without a second one right after it.
+	 * Not later than that: the pause is added to the time until a fault is known. */
+	return next - now < s->every / 5 ? next + s->every : next;
 }

@@ -62,40 +62,65 @@ static int say_finding(const struct report *r, const struct finding *f, bool cle
 	                       evidence ? evidence : "{}", NULL);
 }
 
-/* A flapping finding is said so many times an hour, then once with the count when the hour is over.
- */
+/* A flapping finding is said so many times an hour; say_held_back() has the rest. */
 static int say_bounded(struct journal_memory *m, const struct report *r, const struct finding *f,
                        bool cleared, usec_t now)
 {
 	__typeof__(m->codes[0]) *c = &m->codes[f->code];
-	char suffix[80] = "";
+	char suffix[96] = "";
 
-	if (!cleared) {
-		if (c->said == 0 || now - c->hour_began >= hour) {
-			if (c->held_back > 0)
-				(void) text_format(
-					suffix, sizeof(suffix),
-					" (came back %u times more in the last hour, not said)",
-					c->held_back);
-			c->hour_began = now;
-			c->said = c->held_back = 0;
-		}
-		if (c->said >= FLAP_PER_HOUR) {
-			c->held_back++;
-			return 0;
-		}
-		if (++c->said == FLAP_PER_HOUR)
-			(void) text_format(
-				suffix, sizeof(suffix),
-				" (%u times within an hour: it flaps, said no more until %llu min "
-				"from now)",
-				c->said,
-				(unsigned long long) ((c->hour_began + hour - now) / 60 /
-			                              USEC_PER_SEC));
-	} else if (c->held_back > 0) {
+	if (cleared)
+		return c->held_back > 0 ? 0 : say_finding(r, f, true, suffix);
+	if (c->said == 0 || (c->held_back == 0 && now - c->hour_began >= hour)) {
+		c->hour_began = now;
+		c->said = 0;
+	}
+	if (c->said >= FLAP_PER_HOUR) {
+		c->held_back++;
 		return 0;
 	}
-	return say_finding(r, f, cleared, suffix);
+	if (++c->said == FLAP_PER_HOUR)
+		(void) text_format(
+			suffix, sizeof(suffix),
+			" (%u times within an hour: it flaps, said no more until %llu min from "
+			"now)",
+			c->said,
+			(unsigned long long) ((c->hour_began + hour - now) / 60 / USEC_PER_SEC));
+	return say_finding(r, f, false, suffix);
+}
+
+static const struct finding *find(const struct report *r, enum code code)
+{
+	for (size_t i = 0; i < r->n_findings; i++)
+		if (r->findings[i].code == code)
+			return &r->findings[i];
+	return NULL;
+}
+
+/* Once the hour of a flapping finding is over: how it stands now, and how often it came back. */
+static int say_held_back(struct journal_memory *m, const struct report *r)
+{
+	int bad = 0, ret;
+
+	for (int i = CODE_NONE + 1; i < _CODE_MAX; i++) {
+		__typeof__(m->codes[0]) *c = &m->codes[i];
+		const struct finding *f = find(r, (enum code) i);
+		struct finding gone = {.code = (enum code) i, .because = -1};
+		char suffix[96];
+
+		if (c->held_back == 0 || r->at - c->hour_began < hour)
+			continue;
+		(void) text_format(gone.summary, sizeof(gone.summary), "coming and going");
+		(void) text_format(suffix, sizeof(suffix),
+		                   " (came back %u times more in the last hour, not said)",
+		                   c->held_back);
+		c->held_back = 0;
+		c->hour_began = r->at;
+		c->said = f ? 1 : 0;
+		ret = say_finding(r, f ? f : &gone, !f, suffix);
+		bad = ret < 0 ? ret : bad;
+	}
+	return bad;
 }
 
 static int say_verdict(const struct report *r, bool heartbeat)
@@ -119,6 +144,41 @@ static int say_verdict(const struct report *r, bool heartbeat)
 		"NODEWHY_EVIDENCE=%s", evidence ? evidence : "{}", NULL);
 }
 
+static const struct finding *root_of(const struct report *r)
+{
+	return r->verdict.root < 0 ? NULL : &r->findings[r->verdict.root];
+}
+
+static bool is_news(const struct journal_memory *m, const struct report *r)
+{
+	const struct finding *root = root_of(r);
+
+	return m->verdict.state != r->verdict.state ||
+	       m->verdict.root != (root ? root->code : CODE_NONE) ||
+	       strcmp(m->verdict.subject, root ? root->subject : "") != 0;
+}
+
+/* A verdict that comes and goes with a flapping finding is held back with it. */
+static bool is_held_back(const struct journal_memory *m, const struct report *r)
+{
+	const struct finding *root = root_of(r);
+	enum code now = root ? root->code : CODE_NONE, said = m->verdict.root;
+
+	return (now != CODE_NONE || said != CODE_NONE) &&
+	       (now == CODE_NONE || m->codes[now].held_back > 0) &&
+	       (said == CODE_NONE || m->codes[said].held_back > 0);
+}
+
+static void remember_verdict(struct journal_memory *m, const struct report *r)
+{
+	const struct finding *root = root_of(r);
+
+	m->verdict.state = r->verdict.state;
+	m->verdict.root = root ? root->code : CODE_NONE;
+	(void) text_format(m->verdict.subject, sizeof(m->verdict.subject), "%s",
+	                   root ? root->subject : "");
+}
+
 int sink_journal(struct journal_memory *m, const struct report *before, const struct report *after,
                  const struct report_diff *d)
 {
@@ -136,7 +196,10 @@ int sink_journal(struct journal_memory *m, const struct report *before, const st
 		r = say_bounded(m, after, &after->findings[i], false, after->at);
 		bad = r < 0 ? r : bad;
 	}
-	if (d->verdict) {
+	r = say_held_back(m, after);
+	bad = r < 0 ? r : bad;
+	if (!before || (is_news(m, after) && !is_held_back(m, after))) {
+		remember_verdict(m, after);
 		r = say_verdict(after, false);
 		bad = r < 0 ? r : bad;
 	}

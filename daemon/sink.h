@@ -8,12 +8,18 @@
 
 enum { FLAP_PER_HOUR = 6 }; /* CONTRACT.md section 5 */
 
-/* What the journal sink remembers: how often each code was said in the hour that runs. */
+/* What the journal sink remembers: how often each code was said in the hour that runs, and the last
+ * verdict that was said. */
 struct journal_memory {
 	struct {
 		usec_t hour_began;
 		unsigned said, held_back;
 	} codes[_CODE_MAX];
+	struct {
+		enum state state;
+		enum code root;
+		char subject[SUBJECT_MAX];
+	} verdict;
 	usec_t heartbeat;
 };
 

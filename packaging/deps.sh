@@ -5,7 +5,7 @@
 set -eu
 
 deb_build='build-essential pkg-config libsystemd-dev libcurl4-openssl-dev libjansson-dev libmnl-dev libc-ares-dev libssl-dev git'
-deb_rest='python3 iproute2 nftables iptables openssl systemd systemd-container procps clang clang-format clang-tidy cppcheck shellcheck mandoc busybox'
+deb_rest='python3 python3-venv iproute2 nftables iptables curl openssl systemd systemd-container procps clang clang-format clang-tidy cppcheck shellcheck mandoc busybox'
 rpm_build='gcc make binutils pkgconf-pkg-config systemd-devel libcurl-devel jansson-devel libmnl-devel c-ares-devel openssl-devel git'
 rpm_rest='python3 iproute nftables iptables-nft openssl systemd systemd-container procps-ng util-linux diffutils'
 # Not in every rpm distribution (AL2023 has no cppcheck, shellcheck or mandoc): taken where they are there, and only

@@ -252,7 +252,7 @@ static void observe_server(struct run *r, const struct state *s, size_t server)
 	if (a->reply.error)
 		observation_number(o, "errno", a->reply.error);
 	if (outcome == OUTCOME_OK)
-		observation_detail(o, "answers for %u names", asked);
+		observation_detail(o, "answers for %u name%s", asked, asked == 1 ? "" : "s");
 	else if (outcome != OUTCOME_UNKNOWN && others > 0)
 		observation_detail(o, "%u of %u names failed (%s); another nameserver answers",
 		                   failed, asked, outcome_name(outcome));

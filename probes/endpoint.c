@@ -183,7 +183,7 @@ static int start(struct run *r)
 
 	if (!e->host[0] || e->n == 0) {
 		observe_unknown(r, e->host[0] ? "cannot tell: no address known yet"
-		                              : "cannot tell: region not known");
+		                              : "cannot tell: its name is not known (see dns)");
 		run_end(r);
 		return 0;
 	}

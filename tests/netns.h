@@ -44,16 +44,19 @@ static inline int netns_lo_up(void)
 	return r;
 }
 
-/* Moves this process into a new user and network namespace with lo up. Negative errno where the
- * machine does not let us: then the test is to be skipped. */
+/* Moves this process into a new user and network namespace with lo up; a chroot and some containers
+ * refuse the former, and then root does without it. Negative errno where the machine lets us do
+ * neither: then the test is to be skipped. */
 static inline int netns_enter(void)
 {
 	unsigned uid = getuid(), gid = getgid();
 	char map[32];
 	int r;
 
-	if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
-		return -errno;
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0) {
+		r = -errno;
+		return unshare(CLONE_NEWNET) < 0 ? r : netns_lo_up();
+	}
 	(void) netns_write("/proc/self/setgroups", "deny");
 	snprintf(map, sizeof(map), "0 %u 1", uid);
 	r = netns_write("/proc/self/uid_map", map);

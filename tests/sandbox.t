@@ -70,6 +70,7 @@ TimeoutStartSec=90
 OUTSIDE = r"""
 set -e
 work=$1 netns=$2
+mkdir -p /run/systemd
 mount -t tmpfs tmpfs /run/systemd
 mkdir -p "$work/ov"
 mount -t tmpfs -o size=512m tmpfs "$work/ov"

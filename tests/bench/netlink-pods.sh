@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # netlink-pods.sh PROGRAM [PODS...]: for each number of pods, a fresh network namespace with the links,
 # rules and routes that the VPC CNI makes for them, and PROGRAM (the bench of tests/bench/netlink.c) in it.
-# Needs no privilege beyond a user namespace. With IPV6=1 each link has a link-local address and its route too.
+# Needs no privilege beyond a user namespace, and as root not even that (a chroot refuses it). With IPV6=1 each link
+# has a link-local address and its route too.
 set -eu
 program=$1
 shift
 [ $# -gt 0 ] || set -- 10 100 1000
+user='--user --map-root-user'
+[ "$(id -u)" != 0 ] || user=
 
 batch() { # a pod: half a veth pair, its host route, and two rules as a pod of a secondary ENI has
 	awk -v pods="$1" 'BEGIN {
@@ -28,7 +31,7 @@ batch() { # a pod: half a veth pair, its host route, and two rules as a pod of a
 }
 
 for pods; do
-	# shellcheck disable=SC2016 # the inner shell expands it
-	batch "$pods" | unshare --user --map-root-user --net -- sh -c '
+	# shellcheck disable=SC2016,SC2086 # the inner shell expands it; the options are split on purpose
+	batch "$pods" | unshare $user --net -- sh -c '
 		[ -n "${IPV6-}" ] || echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6; ip link set lo up; ip -batch - && printf "pods=%d " "$2" && "$1"' sh "$program" "$pods"
 done

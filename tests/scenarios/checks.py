@@ -259,6 +259,55 @@ def _(w):
     w.dns_nxdomain("sts")
 
 
+def seen(probe, *wanted):
+    """The outcomes of a probe are these and no others."""
+
+    def look(w, report, fail):
+        if set(outcomes(report, probe)) != set(wanted):
+            fail("%s: %s" % (probe, outcomes(report, probe)))
+
+    return look
+
+
+# The variables of the AWS SDKs, each where it decides.
+
+@broken("imds/mode-ipv6-without-ipv6", "ImdsUnreachable", more=endpoints_seen,
+        env={"AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE": "IPv6"})
+def _(w):
+    """The IPv6 endpoint was chosen and is off: that the other one answers does not help the SDKs."""
+
+
+@sound("sound/metadata-mode-ipv6", env={"AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE": "ipv6"}, imds_v6=True,
+       more=seen("imds", "ok"))
+def _(w):
+    w.imds_v6_only()
+
+
+@broken("imds/endpoint-of-the-environment-dead", "ImdsUnreachable",
+        env={"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9"})
+def _(w):
+    """It is that endpoint which counts, for the SDKs as for us, though the real one answers."""
+
+
+@sound("sound/metadata-disabled-for-sdks", env={"AWS_EC2_METADATA_DISABLED": "true"},
+       more=seen("imds", "skipped"))
+def _(w):
+    """AWS_EC2_METADATA_DISABLED: nobody asks metadata, so it may be dead."""
+    w.imds_drop()
+
+
+@broken("endpoint/url-of-all-services-refuses", "EndpointRefused", subject="all",
+        env={"AWS_ENDPOINT_URL": "http://127.0.0.1:9"})
+def _(w):
+    """AWS_ENDPOINT_URL, with an address in it and without TLS: no name is asked for."""
+
+
+@broken("endpoint/ca-bundle-of-the-environment", "EndpointUntrusted", subject="all",
+        env={"AWS_CA_BUNDLE": "/etc/ssl/certs/ca-certificates.crt"})
+def _(w):
+    """AWS_CA_BUNDLE decides whom to trust: the system's does not hold the simulated AWS's CA."""
+
+
 @scenario("sound/not-ec2", ("healthy", "blind"), {}, notices=("ImdsNotEc2",), exit=(0, 3))
 def _(w):
     """A plain machine: one notice, the AWS checks are skipped, no false fault."""

@@ -125,8 +125,9 @@ class Daemon:
             return None
 
     def inside(self, *argv):
-        """Runs argv in the daemon's own mount namespace, as to heal what `mounts` broke."""
-        subprocess.run(["nsenter", "--mount", "-t", str(self.process.pid), "--", *argv], check=True)
+        """Runs argv in the daemon's own mount namespace, as to heal what `mounts` broke. --root: in a chroot the
+        namespace's own root is another."""
+        subprocess.run(["nsenter", "--mount", "--root", "-t", str(self.process.pid), "--", *argv], check=True)
 
     # ---- waiting: short polls, never longer than the thing waited for ----
 
