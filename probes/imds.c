@@ -137,8 +137,7 @@ static int learn_domain(struct node *n, const char *body, size_t len)
 {
 	char domain[sizeof(n->domain)];
 
-	if (one_line(domain, sizeof(domain), body, len) < 0 || !strchr(domain, '.') ||
-	    !is_made_of(domain, sizeof(domain), ".-"))
+	if (one_line(domain, sizeof(domain), body, len) < 0 || !aws_is_domain(domain))
 		return -EBADMSG;
 	set(n->domain, sizeof(n->domain), domain, true);
 	return 0;
