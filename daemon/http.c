@@ -105,7 +105,10 @@ static enum outcome outcome_of(const struct http_call *c, CURLcode result, int e
 	case CURLE_PARTIAL_FILE:
 		return OUTCOME_RESET;
 	case CURLE_WRITE_ERROR: /* ours: a bound was passed, or no memory */
-		return c->no_memory ? OUTCOME_FAILED : OUTCOME_MALFORMED;
+		return c->no_memory ? OUTCOME_UNKNOWN : OUTCOME_MALFORMED;
+	case CURLE_OUT_OF_MEMORY:
+	case CURLE_FAILED_INIT:
+		return OUTCOME_UNKNOWN;
 	case CURLE_UNSUPPORTED_PROTOCOL: /* no HTTP status line */
 	case CURLE_WEIRD_SERVER_REPLY:
 	case CURLE_BAD_CONTENT_ENCODING:
@@ -185,7 +188,7 @@ static void finish(struct http_call *c, CURLcode result)
 	r.stage = result == CURLE_OK ? HTTP_DONE : stage_of(c);
 	if (result == CURLE_OK)
 		r.code = (int) status;
-	else if (c->no_memory)
+	else if (c->no_memory || result == CURLE_OUT_OF_MEMORY || result == CURLE_FAILED_INIT)
 		r.code = ENOMEM;
 	else if (r.outcome != OUTCOME_MALFORMED && r.outcome != OUTCOME_TIMEOUT)
 		r.code = (int) os_errno;

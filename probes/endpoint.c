@@ -99,10 +99,8 @@ static enum outcome outcome_of(enum part part, const struct http_reply *reply)
 	/* a status line has come, whatever became of the body */
 	if (part == HTTP && reply->status)
 		return reply->status >= 500 ? OUTCOME_FAILED : OUTCOME_OK;
-	/* ours: the bundle that AWS_CA_BUNDLE names, or no memory */
+	/* ours: the bundle that AWS_CA_BUNDLE names */
 	if (part == TLS && reply->outcome == OUTCOME_ABSENT)
-		return OUTCOME_UNKNOWN;
-	if (reply->code == ENOMEM)
 		return OUTCOME_UNKNOWN;
 	return reply->outcome;
 }
