@@ -362,7 +362,7 @@ static void look(struct slot *s)
 	bool woken = s->woken;
 	int r;
 
-	for (size_t i = 0; i < m->n_watches; i++)
+	for (size_t i = 0; i < m->n_watches && m->context.mode == SCHEDULE_DAEMON; i++)
 		if (m->watches[i].probe_index == s->probe_index && !m->watches[i].source)
 			watch_arm(&m->watches[i]);
 	s->woken = false;
