@@ -5,12 +5,14 @@
 
 void log_message(const struct log *l, int priority, const char *format, ...)
 {
-	char line[1024];
+	char raw[1024], line[1024];
 	va_list ap;
+	size_t n;
 
 	va_start(ap, format);
-	(void) text_vformat(line, sizeof(line), format, ap);
+	n = text_vformat(raw, sizeof(raw), format, ap);
 	va_end(ap);
+	(void) text_clean(line, sizeof(line), raw, n);
 	if (l->journal)
 		(void) sd_journal_send("MESSAGE=%s", line, "PRIORITY=%i", priority,
 		                       "SYSLOG_IDENTIFIER=nodewhy", NULL);

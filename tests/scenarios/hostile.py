@@ -351,3 +351,70 @@ def _(w):
             except AssertionError as e:
                 raise AssertionError("%s, %s: %s" % (n, spoil.__name__, e)) from e
             back()
+
+
+# ---- what the verbs read ----
+
+def mutations(status):
+    """(what, text) of status files by others, by other versions, by nobody in their right mind."""
+    whole = json.dumps(status)
+    for n in (0, 1, 40, len(whole) // 2, len(whole) - 1):
+        yield "cut at %d" % n, whole[:n]
+    for value in (None, -1e300, {}, EVIL, "日本語" * 60, ["x\u202etxet"] * 50, 2 ** 63 - 1, "w" * 5000):
+        for key in status if value in (None, {}, EVIL) else ():
+            yield "%s is %r" % (key, value), json.dumps(dict(status, **{key: value}))
+        for key in ("verdict", "node", "network"):
+            yield "all of %s is %r" % (key, value), json.dumps(
+                dict(status, **{key: {k: value for k in status[key]}}))
+        for key in ("findings", "conditions", "probes"):
+            yield "each of %s has %r" % (key, value), json.dumps(
+                dict(status, **{key: [{k: value for k in x} for x in status[key]] or [value]}))
+        eni = {k: value for k in status["network"]["enis"][0]}
+        yield "ENIs have %r" % (value,), json.dumps(
+            dict(status, network=dict(status["network"], enis=[eni] * 12)))
+    odd = [dict(p, evidence={EVIL: EVIL, "": "", "k" * 300: 2 ** 63 - 1, "x": None, "n": -2 ** 63})
+           for p in status["probes"]]
+    yield "odd evidence", json.dumps(dict(status, probes=odd))
+    yield "odd keys", json.dumps(dict(status, **{EVIL: {EVIL: EVIL}}), ensure_ascii=False)
+    yield "many looks", json.dumps(dict(status, probes=status["probes"] * 40))
+    yield "another version", whole.replace("nodewhy.status/1", "nodewhy.status/2")
+    yield "no text", b"\xff\xfe\x1b[31m{"
+    yield "near an escape", '{"schema": "\x1b[31m", \x1b[31m'
+    yield "deep", '{"schema":"nodewhy.status/1","x":' + "[" * 100000
+    yield "deep and whole", '{"schema":"nodewhy.status/1","x":' + "[" * 2000 + "]" * 2000 + "}"
+    yield "long", '{"schema":"nodewhy.status/1","x":"' + "x" * 5000000 + '"}'
+
+
+@daemon("hostile/status-file", enis=2)
+def _(w):
+    report, _ = w.check()
+    path = w.dir + "/status"
+    for i, (what, text) in enumerate(mutations(report)):
+        text = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+        w.tree.write("run/nodewhy/status.json", text)
+        with open(path, "wb") as f:
+            f.write(text)
+        others = (("status", "--json"), ("replay", "--json", path), ("explain", "ImdsSlow"),
+                  ("condition", "DnsProblem"))
+        for argv in (("status",), ("replay", path), others[i % len(others)]):
+            p = say(w, *argv, "--root", w.root)
+            assert p.returncode in (0, 1, 2, 3), "%s: %s: exit code %d: %s" % (
+                what, argv, p.returncode, p.stderr[-800:])
+            wide = "--json" in argv
+            bad = [x for x in fit_for_a_terminal(p.stdout + p.stderr)
+                   if "columns" not in x or not (wide or p.stderr)]
+            assert not bad, "%s: %s: %s" % (what, argv, bad[:3])
+            if wide and p.returncode < 3:
+                json.loads(p.stdout)
+
+
+@daemon("hostile/replay-without-end")
+def _(w):
+    for path in ("/dev/zero", "/proc/self/mem", "/", "/nonexistent"):
+        p = say(w, "replay", path)
+        assert p.returncode == 3 and not p.stdout, (path, p.returncode, p.stderr)
+    p = w.run(["sh", "-c", "yes '[' | exec \"$1\" replay -", "sh", w.binary()])
+    assert p.returncode == 3, p.stderr
+    p = w.run(["sh", "-c", "{ printf '{\"a\":\"'; yes | tr -d '\\n'; } | "
+               "exec prlimit --as=200000000 \"$1\" replay -", "sh", w.binary()])
+    assert p.returncode == 3 and "longer than" in p.stderr, p.stderr

@@ -142,6 +142,29 @@ static void test_catalogue(void)
 	printf("# %s\n", a);
 }
 
+static void columns(void)
+{
+	ok(text_columns("abc", 3) == 3 && text_columns("한글", 6) == 4 &&
+	   text_columns("é", 2) == 1);
+	ok(text_columns("e\xcc\x81", 3) == 1 && text_columns("\xff\xfe", 2) == 2);
+	ok(text_columns("🎉", 4) == 2 && text_columns("", 0) == 0);
+	ok(text_fit("한글", 6, 3) == 3 && text_fit("한글", 6, 4) == 6 &&
+	   text_fit("abc", 3, 2) == 2);
+	ok(text_fit("한글", 6, 1) == 0);
+}
+
+static void turned(void)
+{
+	char s[64];
+
+	(void) text_clean(s, sizeof(s),
+	                  "a\xe2\x80\xae"
+	                  "b\xe2\x80\xa8",
+	                  8);
+	ok(strcmp(s, "a\\xe2\\x80\\xaeb\\xe2\\x80\\xa8") == 0);
+	ok(!text_is_clean("\xe2\x81\xa6", 3) && text_is_clean("\xe2\x80\xa6", 3));
+}
+
 int main(void)
 {
 	test_text();
@@ -149,5 +172,7 @@ int main(void)
 	test_address();
 	test_clock();
 	test_catalogue();
+	columns();
+	turned();
 	return done();
 }
