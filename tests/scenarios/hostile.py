@@ -418,3 +418,17 @@ def _(w):
     p = w.run(["sh", "-c", "{ printf '{\"a\":\"'; yes | tr -d '\\n'; } | "
                "exec prlimit --as=200000000 \"$1\" replay -", "sh", w.binary()])
     assert p.returncode == 3 and "longer than" in p.stderr, p.stderr
+
+
+# ---- the daemon ----
+
+@daemon("hostile/metrics-of-a-plain-machine")
+def _(w):
+    """Several slots of a probe skip alike: still one sample a set of labels."""
+    w.not_ec2()
+    d = w.daemon()
+    d.wait_status("all probes have looked", lambda s: s["verdict"]["state"] == "healthy" and
+                  any(p["name"] == "endpoint" for p in s["probes"]))
+    d.wait("metrics", lambda: not contract.metrics(w.tree.read("run/nodewhy/metrics.prom").decode()),
+           timeout=1)
+    assert d.stop() == 0
