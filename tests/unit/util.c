@@ -78,6 +78,14 @@ static bool is(const char *what, const char *address, bool (*predicate)(const st
 
 static void test_address(void)
 {
+	static const char *const kinds[][2] = {
+		{"127.0.0.9", "loopback"},        {"::1", "loopback"},
+		{"169.254.1.1", "link-local"},    {"fe80::1", "link-local"},
+		{"10.0.0.1", "private"},          {"fd00::1", "private"},
+		{"0.0.0.0", "reserved"},          {"::", "reserved"},
+		{"::ffff:127.0.0.1", "reserved"}, {"239.1.2.3", "reserved"},
+		{"255.255.255.255", "reserved"},  {"52.94.1.1", "public"},
+		{"2600:1f14::1", "public"}};
 	struct address a, p;
 	char s[ADDRESS_TEXT_MAX];
 
@@ -95,6 +103,9 @@ static void test_address(void)
 	ok(is("private", "100.64.1.1", address_is_private));
 	ok(is("private", "fd12::1", address_is_private));
 	ok(!is("private", "52.94.1.1", address_is_private));
+	for (size_t i = 0; i < ELEMENTS(kinds); i++)
+		ok(address_parse(&a, kinds[i][0]) == 0 &&
+		   strcmp(address_kind(&a), kinds[i][1]) == 0);
 	ok(is("loopback", "127.0.0.53", address_is_loopback));
 	ok(is("link-local", "fe80::1", address_is_link_local));
 	ok(address_parse(&a, "10.0.1.130") == 0 && address_parse(&p, "10.0.1.128") == 0);
