@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <systemd/sd-journal.h>
-
 #include "log.h"
+#include "journal-send.h"
 
 void log_message(const struct log *l, int priority, const char *format, ...)
 {
@@ -13,9 +12,13 @@ void log_message(const struct log *l, int priority, const char *format, ...)
 	n = text_vformat(raw, sizeof(raw), format, ap);
 	va_end(ap);
 	(void) text_clean(line, sizeof(line), raw, n);
-	if (l->journal)
-		(void) sd_journal_send("MESSAGE=%s", line, "PRIORITY=%i", priority,
-		                       "SYSLOG_IDENTIFIER=nodewhy", NULL);
-	else
+	if (l->journal) {
+		const struct journal_field fields[] = {{"MESSAGE", line},
+		                                       {"PRIORITY", priority_text(priority)},
+		                                       {"SYSLOG_IDENTIFIER", "nodewhy"}};
+
+		(void) journal_send(fields, ELEMENTS(fields));
+	} else {
 		(void) fprintf(stderr, "nodewhy: %s\n", line);
+	}
 }

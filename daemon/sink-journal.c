@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define SD_JOURNAL_SUPPRESS_LOCATION
 #include <errno.h>
 #include <syslog.h>
-#include <systemd/sd-journal.h>
 
+#include "journal-send.h"
 #include "sink.h"
 
 static const usec_t hour = 3600 * USEC_PER_SEC;
@@ -48,18 +47,25 @@ static int say_finding(const struct report *r, const struct finding *f, bool cle
 	const struct cause *c = cause_of(f->code);
 	const char *because = f->because < 0 ? "" : cause_of(r->findings[f->because].code)->name;
 	_cleanup_(freep) char *evidence = evidence_line(f);
-	char message[SUMMARY_MAX + 128], id[33];
+	char message[SUMMARY_MAX + 256], id[33];
+	const struct journal_field fields[] = {
+		{"MESSAGE", message},
+		{"MESSAGE_ID", id},
+		{"PRIORITY", priority_text(cleared ? LOG_INFO : severity_priority(c->severity))},
+		{"SYSLOG_IDENTIFIER", "nodewhy"},
+		{"NODEWHY_CODE", c->name},
+		{"NODEWHY_LAYER", layer_name(c->layer)},
+		{"NODEWHY_SUBJECT", f->subject},
+		{"NODEWHY_STATE", cleared ? "cleared" : "raised"},
+		{"NODEWHY_BECAUSE", because},
+		{"NODEWHY_VERDICT", state_name(r->verdict.state)},
+		{"NODEWHY_EVIDENCE", evidence ? evidence : "{}"},
+	};
 
 	finding_message(f, cleared, message, sizeof(message));
+	(void) text_append(message, sizeof(message), "%s", suffix);
 	code_message_id(c->name, id);
-	return sd_journal_send("MESSAGE=%s%s", message, suffix, "MESSAGE_ID=%s", id, "PRIORITY=%i",
-	                       cleared ? LOG_INFO : severity_priority(c->severity),
-	                       "SYSLOG_IDENTIFIER=nodewhy", "NODEWHY_CODE=%s", c->name,
-	                       "NODEWHY_LAYER=%s", layer_name(c->layer), "NODEWHY_SUBJECT=%s",
-	                       f->subject, "NODEWHY_STATE=%s", cleared ? "cleared" : "raised",
-	                       "NODEWHY_BECAUSE=%s", because, "NODEWHY_VERDICT=%s",
-	                       state_name(r->verdict.state), "NODEWHY_EVIDENCE=%s",
-	                       evidence ? evidence : "{}", NULL);
+	return journal_send(fields, ELEMENTS(fields));
 }
 
 /* A flapping finding is said so many times an hour, then once with the count when the hour is over.
@@ -67,8 +73,9 @@ static int say_finding(const struct report *r, const struct finding *f, bool cle
 static int say_bounded(struct journal_memory *m, const struct report *r, const struct finding *f,
                        bool cleared, usec_t now)
 {
-	__typeof__(m->codes[0]) *c = &m->codes[f->code];
+	__typeof__(m->codes[0]) *c = &m->codes[f->code], was = *c;
 	char suffix[80] = "";
+	int ret;
 
 	if (!cleared) {
 		if (c->said == 0 || now - c->hour_began >= hour) {
@@ -95,7 +102,10 @@ static int say_bounded(struct journal_memory *m, const struct report *r, const s
 	} else if (c->held_back > 0) {
 		return 0;
 	}
-	return say_finding(r, f, cleared, suffix);
+	ret = say_finding(r, f, cleared, suffix);
+	if (ret < 0) /* it was not said, and will be tried again */
+		*c = was;
+	return ret;
 }
 
 static int say_verdict(const struct report *r, bool heartbeat)
@@ -105,18 +115,25 @@ static int say_verdict(const struct report *r, bool heartbeat)
 	int priority = root ? severity_priority(cause_of(root->code)->severity)
 	               : r->verdict.state == STATE_BLIND ? LOG_WARNING
 	                                                 : LOG_INFO;
-	char message[SUMMARY_MAX + REMEDY_MAX + 128], id[33];
+	char said[SUMMARY_MAX + REMEDY_MAX + 128], message[sizeof(said) + 8], id[33];
+	const struct journal_field fields[] = {
+		{"MESSAGE", message},
+		{"MESSAGE_ID", id},
+		{"PRIORITY", priority_text(heartbeat ? LOG_INFO : priority)},
+		{"SYSLOG_IDENTIFIER", "nodewhy"},
+		{"NODEWHY_CODE", root ? cause_of(root->code)->name : ""},
+		{"NODEWHY_LAYER", root ? layer_name(cause_of(root->code)->layer) : ""},
+		{"NODEWHY_SUBJECT", root ? root->subject : ""},
+		{"NODEWHY_STATE", heartbeat ? "heartbeat" : "verdict"},
+		{"NODEWHY_BECAUSE", ""},
+		{"NODEWHY_VERDICT", state_name(r->verdict.state)},
+		{"NODEWHY_EVIDENCE", evidence ? evidence : "{}"},
+	};
 
-	verdict_message(r, message, sizeof(message));
+	verdict_message(r, said, sizeof(said));
+	(void) text_format(message, sizeof(message), "%s%s", heartbeat ? "still " : "", said);
 	code_message_id(heartbeat ? "heartbeat" : "verdict", id);
-	return sd_journal_send(
-		"MESSAGE=%s%s", heartbeat ? "still " : "", message, "MESSAGE_ID=%s", id,
-		"PRIORITY=%i", heartbeat ? LOG_INFO : priority, "SYSLOG_IDENTIFIER=nodewhy",
-		"NODEWHY_CODE=%s", root ? cause_of(root->code)->name : "", "NODEWHY_LAYER=%s",
-		root ? layer_name(cause_of(root->code)->layer) : "", "NODEWHY_SUBJECT=%s",
-		root ? root->subject : "", "NODEWHY_STATE=%s", heartbeat ? "heartbeat" : "verdict",
-		"NODEWHY_BECAUSE=", "NODEWHY_VERDICT=%s", state_name(r->verdict.state),
-		"NODEWHY_EVIDENCE=%s", evidence ? evidence : "{}", NULL);
+	return journal_send(fields, ELEMENTS(fields));
 }
 
 int sink_journal(struct journal_memory *m, const struct report *before, const struct report *after,
@@ -143,8 +160,9 @@ int sink_journal(struct journal_memory *m, const struct report *before, const st
 	if (!before) {
 		m->heartbeat = after->at;
 	} else if (after->at - m->heartbeat >= hour) {
-		m->heartbeat = after->at;
 		r = say_verdict(after, true);
+		if (r >= 0)
+			m->heartbeat = after->at;
 		bad = r < 0 ? r : bad;
 	}
 	return bad;

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import struct
+import time
 import unicodedata
 
 from . import contract
@@ -431,4 +432,40 @@ def _(w):
                   any(p["name"] == "endpoint" for p in s["probes"]))
     d.wait("metrics", lambda: not contract.metrics(w.tree.read("run/nodewhy/metrics.prom").decode()),
            timeout=1)
+    assert d.stop() == 0
+
+
+def moves_on(w, d, what, test, timeout=15):
+    """As Daemon.wait_status(), but nothing of what the daemon sends is read."""
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        w.tree.uptime(w.uptime())
+        s = d.status()
+        if s and test(s):
+            return
+        assert d.process.poll() is None, "%s: the daemon ended: %s" % (what, d.log[-1500:])
+        time.sleep(0.05)
+    raise AssertionError("%s: not within %d s" % (what, timeout))
+
+
+@daemon("hostile/journal-stuck")
+def _(w):
+    """journald hangs, as when its disk does, and its socket is full: the status goes on."""
+    d = w.daemon()
+    d.wait_state("healthy")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+        s.setblocking(False)
+        try:
+            while True:
+                s.sendto(b"MESSAGE=x\n", w.dir + "/daemon-1/journal/socket")
+        except BlockingIOError:
+            pass
+    heal = w.imds_drop()
+    moves_on(w, d, "the fault while the journal is stuck", lambda s: s["verdict"]["state"] == "broken")
+    heal()
+    moves_on(w, d, "its end", lambda s: s["verdict"]["state"] == "healthy", timeout=20)
+    w.imds_drop()
+    moves_on(w, d, "it comes again", lambda s: s["verdict"]["state"] == "broken")
+    d.poll()  # journald reads again
+    d.wait_journal("what it did not take", 10, NODEWHY_STATE="raised", NODEWHY_CODE="ImdsUnreachable")
     assert d.stop() == 0
