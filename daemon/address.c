@@ -80,6 +80,21 @@ bool address_is_link_local(const struct address *a)
 	              2);
 }
 
+static bool is_reserved(const struct address *a)
+{
+	return in_any(a, (const char *const[]){"0.0.0.0", "224.0.0.0", "::", "ff00::"},
+	              (const unsigned[]){8, 3, 8, 8}, 4);
+}
+
+const char *address_kind(const struct address *a)
+{
+	return address_is_loopback(a)     ? "loopback"
+	       : address_is_link_local(a) ? "link-local"
+	       : address_is_private(a)    ? "private"
+	       : is_reserved(a)           ? "reserved"
+	                                  : "public";
+}
+
 bool address_is_private(const struct address *a)
 {
 	return in_any(a,

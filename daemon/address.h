@@ -20,5 +20,8 @@ bool address_is_loopback(const struct address *a);   /* 127/8, ::1 */
 bool address_is_link_local(const struct address *a); /* 169.254/16, fe80::/10 */
 /* RFC 1918, RFC 6598 100.64/10, ULA fc00::/7: inside a VPC, an interface endpoint's address. */
 bool address_is_private(const struct address *a);
+/* "loopback", "link-local", "private", "reserved" (no host has it: 0/8, multicast, …) or "public".
+ */
+const char *address_kind(const struct address *a);
 /* True when a lies in prefix/bits (same family). */
 bool address_in(const struct address *a, const struct address *prefix, unsigned bits);

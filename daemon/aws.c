@@ -74,6 +74,14 @@ const struct partition *aws_partition_of(const char *region)
 	return NULL;
 }
 
+bool aws_is_domain(const char *s)
+{
+	for (size_t i = 0; i < ELEMENTS(partitions); i++)
+		if (strcmp(partitions[i].suffix, s) == 0)
+			return true;
+	return false;
+}
+
 /* In GovCloud the plain names are the FIPS ones; only with dual-stack do they have names of their
  * own. */
 static bool fips_is_plain(const struct partition *p, const struct aws_name_options *o)
@@ -91,9 +99,9 @@ int aws_host(enum service s, const struct aws_name_options *o, char *ret, size_t
 		return -EINVAL;
 	if (o->dualstack && strncmp(p->name, "aws-iso", strlen("aws-iso")) == 0)
 		return -EOPNOTSUPP;
-	suffix = o->dualstack                ? p->dualstack_suffix
-	         : o->domain && o->domain[0] ? o->domain
-	                                     : p->suffix;
+	suffix = o->dualstack                            ? p->dualstack_suffix
+	         : o->domain && aws_is_domain(o->domain) ? o->domain
+	                                                 : p->suffix;
 	n = snprintf(ret, size, "%s%s.%s.%s", services[s],
 	             o->fips && !fips_is_plain(p, o) ? "-fips" : "", o->region, suffix);
 	return n < 0 || (size_t) n >= size ? -EINVAL : 0;

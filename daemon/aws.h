@@ -31,10 +31,13 @@ struct partition {
  * text is not shaped like a region. Source: aws-sdk-go-v2 partitions.json of 2026-03-02. */
 const struct partition *aws_partition_of(const char *region);
 bool aws_is_region(const char *s); /* shaped like one: us-west-2, us-gov-east-1, eusc-de-east-1 */
+bool aws_is_domain(const char *s); /* what the names of some partition end in */
 
 struct aws_name_options {
 	const char *region;
-	const char *domain; /* metadata's services/domain, or NULL: by the table */
+	/* metadata's services/domain; by the table when NULL or not a domain of AWS: whoever can
+	 * answer for metadata must not choose where this node connects to */
+	const char *domain;
 	bool dualstack, fips;
 };
 

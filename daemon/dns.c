@@ -112,7 +112,9 @@ static ares_ssize_t on_receive(ares_socket_t fd, void *data, size_t len, int fla
 
 static ares_ssize_t on_send(ares_socket_t fd, const struct iovec *v, int n_v, void *userdata)
 {
-	ares_ssize_t n = writev(fd, v, n_v);
+	struct msghdr m = {.msg_iov = (struct iovec *) v, .msg_iovlen = (size_t) n_v};
+	/* over TCP the far side may be gone already: SIGPIPE would be the end of us */
+	ares_ssize_t n = sendmsg(fd, &m, MSG_NOSIGNAL);
 
 	if (n < 0)
 		(void) note(userdata, -1);
@@ -398,17 +400,18 @@ static void read_failure(struct dns_call *c, int status, const struct channel *c
 		break;
 	case ARES_ECONNREFUSED: /* c-ares's word for every socket error */
 		r->error = error;
-		r->outcome = error == ECONNREFUSED               ? OUTCOME_REFUSED
-		             : error == 0 || error == ECONNRESET ? OUTCOME_RESET
-		             : error == ETIMEDOUT                ? OUTCOME_TIMEOUT
-		                                                 : OUTCOME_UNREACHABLE;
+		r->outcome = errno_is_ours(error)                                  ? OUTCOME_UNKNOWN
+		             : error == ECONNREFUSED                               ? OUTCOME_REFUSED
+		             : error == 0 || error == ECONNRESET || error == EPIPE ? OUTCOME_RESET
+		             : error == ETIMEDOUT                                  ? OUTCOME_TIMEOUT
+		                                  : OUTCOME_UNREACHABLE;
 		break;
 	case ARES_EBADRESP:
 		r->outcome = OUTCOME_MALFORMED;
 		break;
 	default:
-		r->outcome = OUTCOME_FAILED;
 		r->error = -errno_of(status);
+		r->outcome = errno_is_ours(r->error) ? OUTCOME_UNKNOWN : OUTCOME_FAILED;
 	}
 }
 

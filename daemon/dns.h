@@ -17,7 +17,7 @@ enum { DNS_ADDRESSES_MAX = 16 };
 /* Outcomes: OK with addresses; ABSENT with rcode 3 (NXDOMAIN) or rcode 0 (the name exists without
  * an address of this type); FAILED (SERVFAIL 2, FORMERR 1, NOTIMP 4); DENIED (REFUSED 5); TIMEOUT;
  * REFUSED (ICMP port unreachable); UNREACHABLE (the datagram could not be sent: errno in error);
- * MALFORMED (an answer that does not parse). */
+ * MALFORMED (an answer that does not parse); UNKNOWN (we failed: errno in error). */
 struct dns_reply {
 	enum outcome outcome;
 	int rcode; /* DNS RCODE when an answer came, else -1 */

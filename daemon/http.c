@@ -105,7 +105,12 @@ static enum outcome outcome_of(const struct http_call *c, CURLcode result, int e
 	case CURLE_PARTIAL_FILE:
 		return OUTCOME_RESET;
 	case CURLE_WRITE_ERROR: /* ours: a bound was passed, or no memory */
-		return c->no_memory ? OUTCOME_FAILED : OUTCOME_MALFORMED;
+		return c->no_memory ? OUTCOME_UNKNOWN : OUTCOME_MALFORMED;
+	case CURLE_OUT_OF_MEMORY:
+		/* before 8.6 also its word for a header line beyond its own bound */
+		return c->requested ? OUTCOME_MALFORMED : OUTCOME_UNKNOWN;
+	case CURLE_FAILED_INIT:
+		return OUTCOME_UNKNOWN;
 	case CURLE_UNSUPPORTED_PROTOCOL: /* no HTTP status line */
 	case CURLE_WEIRD_SERVER_REPLY:
 	case CURLE_BAD_CONTENT_ENCODING:
@@ -185,7 +190,7 @@ static void finish(struct http_call *c, CURLcode result)
 	r.stage = result == CURLE_OK ? HTTP_DONE : stage_of(c);
 	if (result == CURLE_OK)
 		r.code = (int) status;
-	else if (c->no_memory)
+	else if (r.outcome == OUTCOME_UNKNOWN && os_errno == 0)
 		r.code = ENOMEM;
 	else if (r.outcome != OUTCOME_MALFORMED && r.outcome != OUTCOME_TIMEOUT)
 		r.code = (int) os_errno;

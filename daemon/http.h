@@ -30,8 +30,9 @@ struct http_request {
 enum http_stage { HTTP_CONNECTING, HTTP_TLS, HTTP_WAITING, HTTP_DONE };
 
 struct http_reply {
-	enum outcome
-		outcome; /* OK: an HTTP status line came, whichever; else how the stage failed */
+	/* OK: an HTTP status line came, whichever; UNKNOWN: we failed, with the errno in code; else
+	 * how the stage failed */
+	enum outcome outcome;
 	enum http_stage stage; /* the stage that was not finished; HTTP_DONE with OK */
 	int code;   /* HTTP status when OK; else errno of the socket, or X509 error, or 0 */
 	int status; /* HTTP status of the status line that came, whatever the outcome; else 0 */

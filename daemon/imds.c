@@ -289,7 +289,7 @@ static void fail(struct imds_call *c, enum imds_step step, int error)
 {
 	struct imds_reply r = {.step = step, .http = blank(), .fresh_token = c->fresh};
 
-	r.http.outcome = OUTCOME_FAILED;
+	r.http.outcome = OUTCOME_UNKNOWN;
 	r.http.code = -error;
 	deliver(c, &r);
 }

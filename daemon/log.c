@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <systemd/sd-journal.h>
-
 #include "log.h"
+#include "journal-send.h"
 
 void log_message(const struct log *l, int priority, const char *format, ...)
 {
-	char line[1024];
+	char raw[1024], line[1024];
 	va_list ap;
+	size_t n;
 
 	va_start(ap, format);
-	(void) text_vformat(line, sizeof(line), format, ap);
+	n = text_vformat(raw, sizeof(raw), format, ap);
 	va_end(ap);
-	if (l->journal)
-		(void) sd_journal_send("MESSAGE=%s", line, "PRIORITY=%i", priority,
-		                       "SYSLOG_IDENTIFIER=nodewhy", NULL);
-	else
+	(void) text_clean(line, sizeof(line), raw, n);
+	if (l->journal) {
+		const struct journal_field fields[] = {{"MESSAGE", line},
+		                                       {"PRIORITY", priority_text(priority)},
+		                                       {"SYSLOG_IDENTIFIER", "nodewhy"}};
+
+		(void) journal_send(fields, ELEMENTS(fields));
+	} else {
 		(void) fprintf(stderr, "nodewhy: %s\n", line);
+	}
 }

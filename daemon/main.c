@@ -35,13 +35,16 @@ struct verb {
 static int fail(int code, const char *format, ...) _printf_(2, 3);
 static int fail(int code, const char *format, ...)
 {
+	char raw[1024], clean[2048];
 	va_list ap;
+	size_t n;
 
+	/* a file's text or name may be in it */
 	va_start(ap, format);
-	(void) fputs("nodewhy: ", stderr);
-	(void) vfprintf(stderr, format, ap);
-	(void) fputc('\n', stderr);
+	n = text_vformat(raw, sizeof(raw), format, ap);
 	va_end(ap);
+	(void) text_clean(clean, sizeof(clean), raw, n);
+	(void) fprintf(stderr, "nodewhy: %s\n", clean);
 	return code;
 }
 
@@ -253,6 +256,10 @@ static int load_status(const struct options *o, struct files **ret_files, json_t
 		json_decref(j);
 		return fail(3, "/run/nodewhy/status.json is not a status file%s%s", j ? "" : ": ",
 		            j ? "" : error.text);
+	}
+	if (report_json_clean(j) < 0) {
+		json_decref(j);
+		return fail(EX_SOFTWARE, "out of memory");
 	}
 	*ret = j;
 	return 0;
@@ -517,6 +524,48 @@ static int diagnose_again(const json_t *in, json_t **ret, char *ret_error, size_
 	return *ret ? 0 : -ENOMEM;
 }
 
+/* What json_load_callback() reads from: a file, a pipe, or something without an end. */
+struct bounded {
+	FILE *f;
+	size_t left;
+};
+
+static size_t read_bounded(void *buf, size_t len, void *userdata)
+{
+	struct bounded *b = userdata;
+	size_t n = fread(buf, 1, len, b->f);
+
+	if (n > b->left || ferror(b->f))
+		return SIZE_MAX;
+	b->left -= n;
+	return n;
+}
+
+static json_t *load_bounded(const char *path, json_error_t *ret_error)
+{
+	struct bounded b = {.left = STATUS_FILE_MAX};
+	json_t *j;
+
+	b.f = strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
+	if (!b.f) {
+		*ret_error = (json_error_t){0};
+		(void) text_format(ret_error->text, sizeof(ret_error->text), "%s", strerror(errno));
+		return NULL;
+	}
+	j = json_load_callback(read_bounded, &b, JSON_REJECT_DUPLICATES, ret_error);
+	if (!j && b.left < BUFSIZ)
+		(void) text_format(ret_error->text, sizeof(ret_error->text), "longer than %d MiB",
+		                   STATUS_FILE_MAX / 1024 / 1024);
+	if (b.f != stdin)
+		(void) fclose(b.f);
+	if (j && report_json_clean(j) < 0) {
+		json_decref(j);
+		j = NULL;
+		(void) text_format(ret_error->text, sizeof(ret_error->text), "out of memory");
+	}
+	return j;
+}
+
 static int verb_replay(const struct options *o)
 {
 	const char *path = o->argv[0];
@@ -525,8 +574,7 @@ static int verb_replay(const struct options *o)
 	json_t *in, *out = NULL;
 	int r;
 
-	in = strcmp(path, "-") == 0 ? json_loadf(stdin, JSON_REJECT_DUPLICATES, &error)
-	                            : json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+	in = load_bounded(path, &error);
 	if (!in && error.line < 0)
 		return fail(3, "%s", error.text); /* it names the file */
 	if (!in)

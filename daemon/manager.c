@@ -41,7 +41,7 @@ struct watch {
 	bool failed; /* and it was said */
 };
 
-enum sink { SINK_RUN, SINK_TEXTFILE, SINK_HISTORY, _SINK_MAX };
+enum sink { SINK_RUN, SINK_TEXTFILE, SINK_HISTORY, SINK_JOURNAL, _SINK_MAX };
 
 struct manager {
 	struct run_context context;
@@ -64,6 +64,7 @@ struct manager {
 	struct report_meta meta;
 	struct journal_memory journal;
 	struct console console;
+	struct report *unsaid; /* the last report that the journal knows, while it takes no more */
 	bool sink_failed[_SINK_MAX];
 	usec_t written;
 	char saved_region[AWS_REGION_MAX]; /* what the state file holds */
@@ -138,8 +139,8 @@ static void tell_manager(const struct report *r)
 
 static void note_sink(struct manager *m, enum sink s, int r)
 {
-	static const char *const what[] = {
-		"/run/nodewhy", "the file in TextfileDir=", "/var/lib/nodewhy/history.jsonl"};
+	static const char *const what[] = {"/run/nodewhy", "the file in TextfileDir=",
+	                                   "/var/lib/nodewhy/history.jsonl", "the journal"};
 
 	if (r < 0 && !m->sink_failed[s])
 		log_message(&m->log, LOG_WARNING, "cannot write %s: %s, trying again", what[s],
@@ -147,6 +148,27 @@ static void note_sink(struct manager *m, enum sink s, int r)
 	else if (r >= 0 && m->sink_failed[s])
 		log_message(&m->log, LOG_NOTICE, "%s is written again", what[s]);
 	m->sink_failed[s] = r < 0;
+}
+
+/* What the journal did not take is said once it does: what has changed since by then. */
+static void tell_journal(struct manager *m, const struct report *before, const struct report *now,
+                         const struct report_diff *d)
+{
+	struct report_diff since = *d;
+	int r;
+
+	if (m->unsaid)
+		report_diff(m->unsaid, now, &since);
+	r = sink_journal(&m->journal, m->unsaid ? m->unsaid : before, now, &since);
+	note_sink(m, SINK_JOURNAL, r);
+	if (r < 0 && before && !m->unsaid) {
+		m->unsaid = malloc(sizeof(*m->unsaid));
+		if (m->unsaid)
+			*m->unsaid = *before;
+	} else if (r >= 0) {
+		free(m->unsaid);
+		m->unsaid = NULL;
+	}
 }
 
 static void write_files(struct manager *m, const struct report *r)
@@ -302,6 +324,7 @@ static void state_same_boot(struct manager *m, const json_t *j)
 	for (int c = 0; c < _CONDITION_MAX; c++)
 		m->meta.condition_since[c] = m->meta.verdict_since;
 	m->journal.heartbeat = in.now;
+	journal_resume(&m->journal, pass_report(&m->passes));
 }
 
 /* Only a state of this very machine counts: an image may carry the one of the machine it was baked
@@ -353,8 +376,7 @@ static void pass(struct manager *m)
 	note_since(m, before, now, &d);
 	if (m->context.mode == SCHEDULE_CHECK)
 		return;
-	if (sink_journal(&m->journal, before, now, &d) < 0)
-		log_message(&(struct log){0}, LOG_WARNING, "cannot write to the journal");
+	tell_journal(m, before, now, &d);
 	note_sink(m, SINK_HISTORY, sink_history(m->files, before, now, &d, &m->meta));
 	sink_console(&m->console, now, d.verdict);
 	if (d.verdict)
@@ -461,7 +483,7 @@ static void look(struct slot *s)
 	bool woken = s->woken;
 	int r;
 
-	for (size_t i = 0; i < m->n_watches; i++)
+	for (size_t i = 0; i < m->n_watches && m->context.mode == SCHEDULE_DAEMON; i++)
 		if (m->watches[i].probe_index == s->probe_index && !m->watches[i].source)
 			watch_arm(&m->watches[i]);
 	s->woken = false;
@@ -794,6 +816,7 @@ struct manager *manager_free(struct manager *m)
 	sd_event_source_disable_unref(m->timer);
 	sd_event_source_disable_unref(m->pass);
 	sd_event_source_disable_unref(m->deadline);
+	free(m->unsaid);
 	netlink_free(m->netlink);
 	imds_free(m->imds);
 	dns_free(m->dns);

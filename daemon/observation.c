@@ -41,8 +41,23 @@ int outcome_from_name(const char *s)
 	return -EINVAL;
 }
 
+bool errno_is_ours(int e)
+{
+	switch (e < 0 ? -e : e) {
+	case EMFILE:
+	case ENFILE:
+	case ENOMEM:
+	case ENOBUFS:
+		return true;
+	default:
+		return false;
+	}
+}
+
 enum outcome outcome_from_errno(int e)
 {
+	if (errno_is_ours(e))
+		return OUTCOME_UNKNOWN;
 	switch (e < 0 ? -e : e) {
 	case 0:
 		return OUTCOME_OK;

@@ -97,7 +97,11 @@ int layer_from_name(const char *s); /* -EINVAL */
 const char *outcome_name(enum outcome o);
 int outcome_from_name(const char *s); /* -EINVAL */
 
-/* The outcome an errno of connect, send, open or stat stands for; 0 is OK; sign does not matter. */
+/* The errno says that this process ran out of descriptors or memory: nothing of the world. Sign
+ * does not matter. */
+bool errno_is_ours(int e);
+/* The outcome an errno of connect, send, open or stat stands for; 0 is OK, UNKNOWN when it is ours;
+ * sign does not matter. */
 enum outcome outcome_from_errno(int e);
 
 /* Adds a fact; a key that is there already is replaced; beyond EVIDENCE_MAX it is dropped. o may be

@@ -98,7 +98,8 @@ int run_timer(struct run *r, usec_t after, run_timer_t done, uintptr_t tag);
 /* The kernel's links, addresses, rules, routes; at most max_age old while nothing changed. */
 int run_net(struct run *r, usec_t max_age, const struct net **ret);
 /* Tells a local block from a silent far side without privilege (facts/lab.md section 9): sends one
- * empty datagram. Returns 0 when it left this node, else the positive errno that stopped it. */
+ * empty datagram. Returns 0 when it left this node or none could be made, else the positive errno
+ * that stopped it. */
 int run_local_block(struct run *r, const struct address *to, uint16_t port);
 /* file_read() whose buffer is freed with the run. */
 int run_read(struct run *r, const char *path, size_t max, const char **ret, size_t *ret_len);

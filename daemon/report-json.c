@@ -273,6 +273,79 @@ json_t *report_to_json(const struct report *r, const struct report_meta *m)
 	return whole(j, bad);
 }
 
+/* ---- what others wrote ---- */
+
+/* *ret is malloc'ed, or NULL when the text is good as it is. */
+static int cleaned(const char *s, size_t len, char **ret, size_t *ret_len)
+{
+	*ret = NULL;
+	if (text_is_clean(s, len) && !memchr(s, '\n', len) && !memchr(s, '\r', len) &&
+	    !memchr(s, '\t', len))
+		return 0;
+	*ret = malloc(4 * len + 1); /* each byte may become \xNN */
+	if (!*ret)
+		return -ENOMEM;
+	*ret_len = text_clean(*ret, 4 * len + 1, s, len);
+	return 0;
+}
+
+static int clean_string(json_t *j)
+{
+	_cleanup_(freep) char *text = NULL;
+	size_t len;
+	int r;
+
+	r = cleaned(json_string_value(j), json_string_length(j), &text, &len);
+	if (r == 0 && text && json_string_setn(j, text, len) < 0)
+		r = -ENOMEM;
+	return r;
+}
+
+static int clean_object(json_t *j)
+{
+	const char *key;
+	json_t *value;
+	void *next;
+	int r = 0;
+
+	json_object_foreach_safe(j, next, key, value)
+	{
+		_cleanup_(freep) char *text = NULL;
+		size_t len;
+
+		r = report_json_clean(value);
+		if (r == 0)
+			r = cleaned(key, strlen(key), &text, &len);
+		if (r < 0)
+			break;
+		if (!text)
+			continue;
+		if (json_object_set(j, text, value) < 0)
+			return -ENOMEM;
+		(void) json_object_del(j, key);
+	}
+	return r;
+}
+
+/* jansson reads no deeper than JSON_PARSER_MAX_DEPTH: so deep goes this. */
+int report_json_clean(json_t *j)
+{
+	json_t *value;
+	size_t i;
+	int r = 0;
+
+	if (json_is_string(j))
+		return clean_string(j);
+	if (json_is_object(j))
+		return clean_object(j);
+	json_array_foreach (j, i, value) {
+		r = report_json_clean(value);
+		if (r < 0)
+			break;
+	}
+	return r;
+}
+
 static const char *text_of(const json_t *j, const char *key)
 {
 	const char *s = json_string_value(json_object_get(j, key));

@@ -21,6 +21,9 @@ struct report_meta {
 /* A new reference, or NULL without memory: a report is whole or it is not there. */
 json_t *report_to_json(const struct report *r, const struct report_meta *m);
 
+/* Makes each text and key of a document that others wrote fit to be shown. -ENOMEM. */
+int report_json_clean(json_t *j);
+
 /* Reads "probes" and "node" back, for replay; ret_judged holds what was judged of each look when it
  * was captured. A look of a probe that this build does not have is taken as it was judged then; an
  * outcome or a layer that is not known is refused. -EBADMSG with one line in ret_error; -E2BIG. */

@@ -26,22 +26,12 @@ static const char *text_of(const json_t *j, const char *key)
 	return s ? s : "";
 }
 
-/* Characters, not bytes. Our own texts are narrow. */
-static size_t columns(const char *s, size_t bytes)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < bytes; i++)
-		n += ((unsigned char) s[i] & 0xC0) != 0x80;
-	return n;
-}
-
 void text_wrap(FILE *out, const char *s, size_t at, size_t indent)
 {
 	bool first = true;
 
 	for (s += strspn(s, " "); *s; s += strspn(s, " ")) {
-		size_t bytes = strcspn(s, " "), width = columns(s, bytes);
+		size_t bytes = strcspn(s, " "), width = text_columns(s, bytes);
 
 		if (!first && at + 1 + width > COLUMNS) {
 			(void) fprintf(out, "\n%*s", (int) indent, "");
@@ -50,18 +40,12 @@ void text_wrap(FILE *out, const char *s, size_t at, size_t indent)
 		}
 		/* a word longer than a line is cut into lines: a terminal would wrap it anywhere */
 		while (at + width + !first > COLUMNS) {
-			size_t fit = 0, n = 0;
+			size_t fit = text_fit(s, bytes, COLUMNS - at);
 
-			while (fit < bytes && n < COLUMNS - at) {
-				fit++;
-				while (fit < bytes && ((unsigned char) s[fit] & 0xC0) == 0x80)
-					fit++;
-				n++;
-			}
 			(void) fprintf(out, "%.*s\n%*s", (int) fit, s, (int) indent, "");
 			s += fit;
 			bytes -= fit;
-			width -= n;
+			width = text_columns(s, bytes);
 			at = indent;
 			first = true;
 		}
@@ -156,20 +140,22 @@ static void say_verdict(FILE *out, const json_t *status, const struct text_optio
 	const json_t *v = json_object_get(status, "verdict");
 	const char *state = text_of(v, "state");
 	enum tone t = tone_of_state(state);
-	char how_long[64], upper[16] = "";
+	const char *root = text_of(v, "root"), *stage = text_of(v, "stage");
+	char how_long[64], upper[sizeof("degraded")] = "";
 
 	since(v, o, how_long, sizeof(how_long));
 	for (size_t i = 0; state[i] && i + 1 < sizeof(upper); i++) {
-		upper[i] = state[i];
+		upper[i] = '?';
 		if (state[i] >= 'a' && state[i] <= 'z')
 			upper[i] = (char) (state[i] - 'a' + 'A');
 	}
 	(void) fprintf(out, "%s%s%s", on(o, t), upper, off(o, t));
-	if (text_of(v, "root")[0])
-		(void) fprintf(out, "  %s%s%s", on(o, TONE_BOLD), text_of(v, "root"),
-		               off(o, TONE_BOLD));
-	(void) fprintf(out, "  stage %s%s%s\n", text_of(v, "stage"), how_long[0] ? ", " : "",
-	               how_long);
+	/* both are bounded by our own names, unless the file is of somebody else */
+	if (root[0])
+		(void) fprintf(out, "  %s%.*s%s", on(o, TONE_BOLD),
+		               (int) text_fit(root, strlen(root), 26), root, off(o, TONE_BOLD));
+	(void) fprintf(out, "  stage %.*s%s%s\n", (int) text_fit(stage, strlen(stage), 13), stage,
+	               how_long[0] ? ", " : "", how_long);
 }
 
 static void say_findings(FILE *out, const json_t *findings, const struct text_options *o)
@@ -307,6 +293,15 @@ static void number(char *dst, size_t size, const json_t *j, const char *key)
 		(void) text_format(dst, size, "?");
 }
 
+/* A text in so many columns of a table, whole characters only. */
+static void cell(FILE *out, const char *s, size_t columns, bool right, const char *after)
+{
+	size_t n = text_fit(s, strlen(s), columns), pad = columns - text_columns(s, n);
+
+	(void) fprintf(out, "%*s%.*s%*s%s", right ? (int) pad : 0, "", (int) n, s,
+	               right ? 0 : (int) pad, "", after);
+}
+
 static void say_network(FILE *out, const json_t *network, const struct text_options *o)
 {
 	enum { ROWS = 8 };
@@ -346,11 +341,16 @@ static void say_network(FILE *out, const json_t *network, const struct text_opti
 		number(assigned, sizeof(assigned), e, "ips_assigned");
 		number(prefixes, sizeof(prefixes), e, "prefixes");
 		number(pod_ips, sizeof(pod_ips), e, "pod_ips");
-		(void) fprintf(out, "  %-9.9s %-21.21s %4.4s %3.3s  %-15.15s %5.5s %4.4s %4.4s\n",
-		               text_of(e, "name")[0] ? text_of(e, "name") : "-",
-		               text_of(e, "eni_id")[0] ? text_of(e, "eni_id") : text_of(e, "mac"),
-		               card, device, text_of(e, "ipv4")[0] ? text_of(e, "ipv4") : "-",
-		               assigned, prefixes, pod_ips);
+		(void) fputs("  ", out);
+		cell(out, text_of(e, "name")[0] ? text_of(e, "name") : "-", 9, false, " ");
+		cell(out, text_of(e, "eni_id")[0] ? text_of(e, "eni_id") : text_of(e, "mac"), 21,
+		     false, " ");
+		cell(out, card, 4, true, " ");
+		cell(out, device, 3, true, "  ");
+		cell(out, text_of(e, "ipv4")[0] ? text_of(e, "ipv4") : "-", 15, false, " ");
+		cell(out, assigned, 5, true, " ");
+		cell(out, prefixes, 4, true, " ");
+		cell(out, pod_ips, 4, true, "\n");
 	}
 }
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define SD_JOURNAL_SUPPRESS_LOCATION
 #include <errno.h>
 #include <syslog.h>
-#include <systemd/sd-journal.h>
 
+#include "journal-send.h"
 #include "sink.h"
 
 static const usec_t hour = 3600 * USEC_PER_SEC;
@@ -48,26 +47,34 @@ static int say_finding(const struct report *r, const struct finding *f, bool cle
 	const struct cause *c = cause_of(f->code);
 	const char *because = f->because < 0 ? "" : cause_of(r->findings[f->because].code)->name;
 	_cleanup_(freep) char *evidence = evidence_line(f);
-	char message[SUMMARY_MAX + 128], id[33];
+	char message[SUMMARY_MAX + 256], id[33];
+	const struct journal_field fields[] = {
+		{"MESSAGE", message},
+		{"MESSAGE_ID", id},
+		{"PRIORITY", priority_text(cleared ? LOG_INFO : severity_priority(c->severity))},
+		{"SYSLOG_IDENTIFIER", "nodewhy"},
+		{"NODEWHY_CODE", c->name},
+		{"NODEWHY_LAYER", layer_name(c->layer)},
+		{"NODEWHY_SUBJECT", f->subject},
+		{"NODEWHY_STATE", cleared ? "cleared" : "raised"},
+		{"NODEWHY_BECAUSE", because},
+		{"NODEWHY_VERDICT", state_name(r->verdict.state)},
+		{"NODEWHY_EVIDENCE", evidence ? evidence : "{}"},
+	};
 
 	finding_message(f, cleared, message, sizeof(message));
+	(void) text_append(message, sizeof(message), "%s", suffix);
 	code_message_id(c->name, id);
-	return sd_journal_send("MESSAGE=%s%s", message, suffix, "MESSAGE_ID=%s", id, "PRIORITY=%i",
-	                       cleared ? LOG_INFO : severity_priority(c->severity),
-	                       "SYSLOG_IDENTIFIER=nodewhy", "NODEWHY_CODE=%s", c->name,
-	                       "NODEWHY_LAYER=%s", layer_name(c->layer), "NODEWHY_SUBJECT=%s",
-	                       f->subject, "NODEWHY_STATE=%s", cleared ? "cleared" : "raised",
-	                       "NODEWHY_BECAUSE=%s", because, "NODEWHY_VERDICT=%s",
-	                       state_name(r->verdict.state), "NODEWHY_EVIDENCE=%s",
-	                       evidence ? evidence : "{}", NULL);
+	return journal_send(fields, ELEMENTS(fields));
 }
 
 /* A flapping finding is said so many times an hour; say_held_back() has the rest. */
 static int say_bounded(struct journal_memory *m, const struct report *r, const struct finding *f,
                        bool cleared, usec_t now)
 {
-	__typeof__(m->codes[0]) *c = &m->codes[f->code];
+	__typeof__(m->codes[0]) *c = &m->codes[f->code], was = *c;
 	char suffix[96] = "";
+	int ret;
 
 	if (cleared)
 		return c->held_back > 0 ? 0 : say_finding(r, f, true, suffix);
@@ -86,7 +93,10 @@ static int say_bounded(struct journal_memory *m, const struct report *r, const s
 			"now)",
 			c->said,
 			(unsigned long long) ((c->hour_began + hour - now) / 60 / USEC_PER_SEC));
-	return say_finding(r, f, false, suffix);
+	ret = say_finding(r, f, false, suffix);
+	if (ret < 0) /* it was not said, and will be tried again */
+		*c = was;
+	return ret;
 }
 
 static const struct finding *find(const struct report *r, enum code code)
@@ -114,11 +124,14 @@ static int say_held_back(struct journal_memory *m, const struct report *r)
 		(void) text_format(suffix, sizeof(suffix),
 		                   " (came back %u times more in the last hour, not said)",
 		                   c->held_back);
+		ret = say_finding(r, f ? f : &gone, !f, suffix);
+		if (ret < 0) {
+			bad = ret;
+			continue;
+		}
 		c->held_back = 0;
 		c->hour_began = r->at;
 		c->said = f ? 1 : 0;
-		ret = say_finding(r, f ? f : &gone, !f, suffix);
-		bad = ret < 0 ? ret : bad;
 	}
 	return bad;
 }
@@ -130,18 +143,25 @@ static int say_verdict(const struct report *r, bool heartbeat)
 	int priority = root ? severity_priority(cause_of(root->code)->severity)
 	               : r->verdict.state == STATE_BLIND ? LOG_WARNING
 	                                                 : LOG_INFO;
-	char message[SUMMARY_MAX + REMEDY_MAX + 128], id[33];
+	char said[SUMMARY_MAX + REMEDY_MAX + 128], message[sizeof(said) + 8], id[33];
+	const struct journal_field fields[] = {
+		{"MESSAGE", message},
+		{"MESSAGE_ID", id},
+		{"PRIORITY", priority_text(heartbeat ? LOG_INFO : priority)},
+		{"SYSLOG_IDENTIFIER", "nodewhy"},
+		{"NODEWHY_CODE", root ? cause_of(root->code)->name : ""},
+		{"NODEWHY_LAYER", root ? layer_name(cause_of(root->code)->layer) : ""},
+		{"NODEWHY_SUBJECT", root ? root->subject : ""},
+		{"NODEWHY_STATE", heartbeat ? "heartbeat" : "verdict"},
+		{"NODEWHY_BECAUSE", ""},
+		{"NODEWHY_VERDICT", state_name(r->verdict.state)},
+		{"NODEWHY_EVIDENCE", evidence ? evidence : "{}"},
+	};
 
-	verdict_message(r, message, sizeof(message));
+	verdict_message(r, said, sizeof(said));
+	(void) text_format(message, sizeof(message), "%s%s", heartbeat ? "still " : "", said);
 	code_message_id(heartbeat ? "heartbeat" : "verdict", id);
-	return sd_journal_send(
-		"MESSAGE=%s%s", heartbeat ? "still " : "", message, "MESSAGE_ID=%s", id,
-		"PRIORITY=%i", heartbeat ? LOG_INFO : priority, "SYSLOG_IDENTIFIER=nodewhy",
-		"NODEWHY_CODE=%s", root ? cause_of(root->code)->name : "", "NODEWHY_LAYER=%s",
-		root ? layer_name(cause_of(root->code)->layer) : "", "NODEWHY_SUBJECT=%s",
-		root ? root->subject : "", "NODEWHY_STATE=%s", heartbeat ? "heartbeat" : "verdict",
-		"NODEWHY_BECAUSE=", "NODEWHY_VERDICT=%s", state_name(r->verdict.state),
-		"NODEWHY_EVIDENCE=%s", evidence ? evidence : "{}", NULL);
+	return journal_send(fields, ELEMENTS(fields));
 }
 
 static const struct finding *root_of(const struct report *r)
@@ -169,7 +189,7 @@ static bool is_held_back(const struct journal_memory *m, const struct report *r)
 	       (said == CODE_NONE || m->codes[said].held_back > 0);
 }
 
-static void remember_verdict(struct journal_memory *m, const struct report *r)
+void journal_resume(struct journal_memory *m, const struct report *r)
 {
 	const struct finding *root = root_of(r);
 
@@ -199,15 +219,17 @@ int sink_journal(struct journal_memory *m, const struct report *before, const st
 	r = say_held_back(m, after);
 	bad = r < 0 ? r : bad;
 	if (!before || (is_news(m, after) && !is_held_back(m, after))) {
-		remember_verdict(m, after);
 		r = say_verdict(after, false);
+		if (r >= 0)
+			journal_resume(m, after);
 		bad = r < 0 ? r : bad;
 	}
 	if (!before) {
 		m->heartbeat = after->at;
 	} else if (after->at - m->heartbeat >= hour) {
-		m->heartbeat = after->at;
 		r = say_verdict(after, true);
+		if (r >= 0)
+			m->heartbeat = after->at;
 		bad = r < 0 ? r : bad;
 	}
 	return bad;

@@ -69,6 +69,22 @@ static void say_findings(FILE *out, const struct report *r)
 		               condition_name((enum condition) c), (int) r->conditions[c].status);
 }
 
+/* One sample a set of labels: a second one makes a reader refuse the whole file. Slots of a probe
+ * that could not look, or that had nothing to look at, are told apart by nothing. */
+static bool said_before(const struct report *r, size_t i)
+{
+	const struct observation *o = &r->observations[i];
+
+	for (size_t k = 0; k < i; k++) {
+		const struct observation *e = &r->observations[k];
+
+		if (e->layer == o->layer && strcmp(e->probe, o->probe) == 0 &&
+		    strcmp(e->aspect, o->aspect) == 0 && strcmp(e->subject, o->subject) == 0)
+			return true;
+	}
+	return false;
+}
+
 static void say_looks(FILE *out, const struct report *r, const struct probe_stats *stats)
 {
 	head(out, "nodewhy_look_ok", "gauge",
@@ -77,7 +93,8 @@ static void say_looks(FILE *out, const struct report *r, const struct probe_stat
 		const struct observation *o = &r->observations[i];
 		char subject[SUBJECT_MAX * 2];
 
-		if (o->outcome == OUTCOME_UNKNOWN || o->outcome == OUTCOME_SKIPPED)
+		if (o->outcome == OUTCOME_UNKNOWN || o->outcome == OUTCOME_SKIPPED ||
+		    said_before(r, i))
 			continue;
 		label(subject, sizeof(subject), o->subject);
 		(void) fprintf(
@@ -92,6 +109,8 @@ static void say_looks(FILE *out, const struct report *r, const struct probe_stat
 		const struct observation *o = &r->observations[i];
 		char subject[SUBJECT_MAX * 2];
 
+		if (said_before(r, i))
+			continue;
 		label(subject, sizeof(subject), o->subject);
 		(void) fprintf(out,
 		               "nodewhy_look_seconds{probe=\"%s\",aspect=\"%s\",layer=\"%s\","

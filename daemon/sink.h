@@ -26,6 +26,8 @@ struct journal_memory {
 /* Raised, cleared and verdict lines of a change; the heartbeat once an hour. before may be NULL. */
 int sink_journal(struct journal_memory *m, const struct report *before, const struct report *after,
                  const struct report_diff *d);
+/* Takes the verdict of r as said: by this life of the daemon or the one before. */
+void journal_resume(struct journal_memory *m, const struct report *r);
 /* Fields of one finding for the journal; exposed for the tests. */
 void finding_message(const struct finding *f, bool cleared, char *ret, size_t size);
 void verdict_message(const struct report *r, char *ret, size_t size);

@@ -80,10 +80,83 @@ static size_t utf8_char(const unsigned char *p, size_t len)
 	return n;
 }
 
-/* C0, DEL, and the C1 controls U+0080..U+009F, which terminals obey too. */
+static uint32_t utf8_decode(const unsigned char *p, size_t n)
+{
+	uint32_t c = n == 1 ? p[0] : p[0] & (0x7Fu >> n);
+
+	for (size_t i = 1; i < n; i++)
+		c = c << 6 | (p[i] & 0x3F);
+	return c;
+}
+
+struct range {
+	uint32_t first, last;
+};
+
+static bool in_ranges(uint32_t c, const struct range *r, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (c >= r[i].first && c <= r[i].last)
+			return true;
+	return false;
+}
+
+/* C0, DEL, the C1 controls, which terminals obey too, and what breaks lines or turns their
+ * direction: one could make a line read as another. */
 static bool is_control(const unsigned char *p, size_t n)
 {
-	return (n == 1 && (p[0] < 0x20 || p[0] == 0x7F)) || (n == 2 && p[0] == 0xC2 && p[1] < 0xA0);
+	static const struct range controls[] = {
+		{0x00, 0x1F}, {0x7F, 0x9F}, {0x2028, 0x202E}, {0x2066, 0x2069}};
+
+	return in_ranges(utf8_decode(p, n), controls, ELEMENTS(controls));
+}
+
+/* East Asian Width W and F of Unicode 15, in blocks; and what combines. wcwidth(3) would need a
+ * locale. */
+static size_t character_columns(uint32_t c)
+{
+	static const struct range wide[] = {
+		{0x1100, 0x115F},   {0x231A, 0x231B},   {0x2E80, 0x303E},   {0x3041, 0x33FF},
+		{0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xA000, 0xA4CF},   {0xA960, 0xA97F},
+		{0xAC00, 0xD7A3},   {0xF900, 0xFAFF},   {0xFE10, 0xFE19},   {0xFE30, 0xFE6F},
+		{0xFF01, 0xFF60},   {0xFFE0, 0xFFE6},   {0x16FE0, 0x18DFF}, {0x1AFF0, 0x1B2FF},
+		{0x1F300, 0x1F64F}, {0x1F680, 0x1F6FF}, {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD}};
+	static const struct range none[] = {
+		{0x0300, 0x036F}, {0x200B, 0x200F}, {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}};
+
+	if (c < 0x0300)
+		return 1;
+	return in_ranges(c, none, ELEMENTS(none)) ? 0 : in_ranges(c, wide, ELEMENTS(wide)) ? 2 : 1;
+}
+
+size_t text_fit(const char *s, size_t len, size_t columns)
+{
+	const unsigned char *p = (const unsigned char *) s;
+	size_t used = 0;
+
+	for (size_t i = 0; i < len;) {
+		size_t n = utf8_char(p + i, len - i);
+
+		used += n ? character_columns(utf8_decode(p + i, n)) : 1;
+		if (used > columns)
+			return i;
+		i += n ? n : 1;
+	}
+	return len;
+}
+
+size_t text_columns(const char *s, size_t len)
+{
+	const unsigned char *p = (const unsigned char *) s;
+	size_t used = 0;
+
+	for (size_t i = 0; i < len;) {
+		size_t n = utf8_char(p + i, len - i);
+
+		used += n ? character_columns(utf8_decode(p + i, n)) : 1;
+		i += n ? n : 1;
+	}
+	return used;
 }
 
 size_t text_clean(char *dst, size_t size, const void *src, size_t len)

@@ -64,6 +64,12 @@ size_t text_append(char *dst, size_t size, const char *format, ...) _printf_(3, 
  * rest is copied; cut at size with "…". src need not be terminated. Returns the length written. */
 size_t text_clean(char *dst, size_t size, const void *src, size_t len);
 
+/* Columns that the text takes on a terminal: two for a wide character, none for one that combines.
+ * What is not UTF-8 takes one a byte. */
+size_t text_columns(const char *s, size_t len);
+/* How many bytes from the start of s fit into so many columns, whole characters only. */
+size_t text_fit(const char *s, size_t len, size_t columns);
+
 /* True when the len bytes are valid UTF-8 without control characters other than \t \n \r. */
 bool text_is_clean(const void *src, size_t len);
 

@@ -253,7 +253,9 @@ static void observe_server(struct run *r, const struct state *s, size_t server)
 		observation_number(o, "errno", a->reply.error);
 	if (outcome == OUTCOME_OK)
 		observation_detail(o, "answers for %u name%s", asked, asked == 1 ? "" : "s");
-	else if (outcome != OUTCOME_UNKNOWN && others > 0)
+	else if (outcome == OUTCOME_UNKNOWN)
+		observation_detail(o, "cannot ask: %s", strerror(a->reply.error));
+	else if (others > 0)
 		observation_detail(o, "%u of %u names failed (%s); another nameserver answers",
 		                   failed, asked, outcome_name(outcome));
 }

@@ -99,15 +99,23 @@ static enum outcome outcome_of(enum part part, const struct http_reply *reply)
 	/* a status line has come, whatever became of the body */
 	if (part == HTTP && reply->status)
 		return reply->status >= 500 ? OUTCOME_FAILED : OUTCOME_OK;
-	/* ours: the bundle that AWS_CA_BUNDLE names, or no memory */
+	/* ours: the bundle that AWS_CA_BUNDLE names */
 	if (part == TLS && reply->outcome == OUTCOME_ABSENT)
-		return OUTCOME_UNKNOWN;
-	if (reply->code == ENOMEM)
 		return OUTCOME_UNKNOWN;
 	return reply->outcome;
 }
 
 static void describe(const struct observation *o, char *dst, size_t size);
+
+/* A name that leads to this node itself, or nowhere, is no public address. */
+static const char *kind_of(const struct observation *o)
+{
+	struct address a;
+
+	if (address_parse(&a, evidence_get_text(o, "address")) == 0)
+		return address_kind(&a);
+	return evidence_number(o, "private", 0) ? "private" : "public";
+}
 
 static void describe_good(struct observation *o, enum part part)
 {
@@ -115,8 +123,7 @@ static void describe_good(struct observation *o, enum part part)
 
 	if (part == TCP)
 		observation_detail(o, "%s (%s) connects in %.1f ms",
-		                   evidence_get_text(o, "address"),
-		                   evidence_number(o, "private", 0) ? "private" : "public", ms);
+		                   evidence_get_text(o, "address"), kind_of(o), ms);
 	else if (part == TLS)
 		observation_detail(o, "certificate verified in %.1f ms", ms);
 	else
@@ -246,8 +253,8 @@ static void describe(const struct observation *o, char *dst, size_t size)
 {
 	int datagram = (int) evidence_number(o, "datagram_errno", 0);
 
-	(void) text_format(dst, size, "%s at %s %s: ", o->subject,
-	                   evidence_number(o, "private", 0) ? "private (VPC endpoint)" : "public",
+	(void) text_format(dst, size, "%s at %s%s %s: ", o->subject, kind_of(o),
+	                   strcmp(kind_of(o), "private") == 0 ? " (VPC endpoint)" : "",
 	                   evidence_get_text(o, "address"));
 	describe_why(o, dst, size);
 	if (datagram)

@@ -224,11 +224,11 @@ static const char *next_line(const char **p, size_t *ret_len)
 	return *ret_len ? line : NULL;
 }
 
-static const struct entry *find_entry(const struct memory *m, const char *mac)
+static const struct entry *find_entry(const struct entry *entries, size_t n, const char *mac)
 {
-	for (size_t i = 0; i < m->n; i++)
-		if (strcmp(m->entries[i].mac, mac) == 0)
-			return &m->entries[i];
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(entries[i].mac, mac) == 0)
+			return &entries[i];
 	return NULL;
 }
 
@@ -249,11 +249,13 @@ static bool take_list(struct memory *m, const char *body, usec_t now)
 
 		if (!parse_mac(line, len, mac))
 			return false;
+		if (find_entry(next, n, mac)) /* said twice, there once */
+			continue;
 		if (n == ENIS_MAX) {
 			more = true;
 			break;
 		}
-		old = find_entry(m, mac);
+		old = find_entry(m->entries, m->n, mac);
 		if (old)
 			next[n] = *old;
 		else
@@ -461,7 +463,8 @@ static void add_eni(struct network *n, struct kernel *k, const struct net_link *
 		return;
 	if (!e)
 		memcpy(x->mac, l->mac, sizeof(x->mac));
-	memcpy(x->name, l->name, sizeof(x->name));
+	/* the kernel takes any byte but a slash, a colon and white space */
+	(void) text_clean(x->name, sizeof(x->name), l->name, strlen(l->name));
 	x->in_kernel = true;
 	x->up = net_link_is_up(l);
 	x->carrier = l->carrier;

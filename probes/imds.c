@@ -137,8 +137,7 @@ static int learn_domain(struct node *n, const char *body, size_t len)
 {
 	char domain[sizeof(n->domain)];
 
-	if (one_line(domain, sizeof(domain), body, len) < 0 || !strchr(domain, '.') ||
-	    !is_made_of(domain, sizeof(domain), ".-"))
+	if (one_line(domain, sizeof(domain), body, len) < 0 || !aws_is_domain(domain))
 		return -EBADMSG;
 	set(n->domain, sizeof(n->domain), domain, true);
 	return 0;
@@ -195,6 +194,14 @@ static bool exists(struct run *r, const char *path)
 	return file_stat(run_files(r), path, &st) == 0;
 }
 
+/* Whether the files that tell can be read at all: a process out of descriptors knows nothing. */
+static bool can_look(struct run *r)
+{
+	char line[128];
+
+	return !errno_is_ours(file_read_line(run_files(r), "/proc/uptime", line, sizeof(line)));
+}
+
 static bool dmi_says_ec2(struct run *r)
 {
 	char line[128];
@@ -237,6 +244,8 @@ static void decide_ec2(struct run *r)
 	struct node *n = run_learn(r);
 
 	if (n->ec2 == EC2_YES && n->metadata_at) /* metadata has answered: nothing is surer */
+		return;
+	if (!can_look(r))
 		return;
 	if (dmi_says_ec2(r)) {
 		n->ec2 = EC2_YES;
@@ -341,7 +350,8 @@ static void classify_failure(struct run *r, const struct http_reply *h, struct l
 		(void) text_format(l->sample, sizeof(l->sample), "a body of over %d KiB",
 		                   METADATA_BODY_MAX / 1024);
 	l->code = l->error = h->outcome == OUTCOME_TIMEOUT ? 0 : h->code;
-	if (h->outcome == OUTCOME_FAILED && (h->code == ENOMEM || h->stage != HTTP_WAITING)) {
+	if (h->outcome == OUTCOME_UNKNOWN ||
+	    (h->outcome == OUTCOME_FAILED && h->stage != HTTP_WAITING)) {
 		l->outcome = OUTCOME_UNKNOWN; /* we failed, not the world */
 		return;
 	}

@@ -63,8 +63,12 @@ static void hosts(void)
 	ok(host_is(SERVICE_EC2, o, "ec2.us-gov-west-1.amazonaws.com"));
 	o = (struct aws_name_options){.region = "cn-north-1"};
 	ok(host_is(SERVICE_EC2, o, "ec2.cn-north-1.amazonaws.com.cn"));
-	o.domain = "example.test";
-	ok(host_is(SERVICE_EC2, o, "ec2.cn-north-1.example.test"));
+	o.domain = "amazonaws.eu";
+	ok(host_is(SERVICE_EC2, o, "ec2.cn-north-1.amazonaws.eu"));
+	o.domain = "example.test"; /* no domain of AWS: metadata does not say where we connect to */
+	ok(host_is(SERVICE_EC2, o, "ec2.cn-north-1.amazonaws.com.cn"));
+	ok(!aws_is_domain("") && !aws_is_domain("amazonaws.com.evil.test") &&
+	   aws_is_domain("amazonaws.com"));
 	o = (struct aws_name_options){.region = "us-iso-east-1", .dualstack = true};
 	ok(aws_host(SERVICE_EC2, &o, host, sizeof(host)) == -EOPNOTSUPP);
 	o = (struct aws_name_options){.region = NULL};

@@ -2,6 +2,7 @@
 /* resolv.conf, and every way in which a nameserver can answer or not, against a nameserver of this
  * test's own on port 53 of its own network namespace. */
 #include <poll.h>
+#include <sys/resource.h>
 
 #include "../netns.h"
 #include "../tap.h"
@@ -240,6 +241,66 @@ static void failures(void)
 	}
 }
 
+/* That we have no descriptor left says nothing of the server. */
+static void out_of_descriptors(void)
+{
+	struct rlimit was, none;
+
+	ok(getrlimit(RLIMIT_NOFILE, &was) == 0);
+	none = (struct rlimit){.rlim_cur = 0, .rlim_max = was.rlim_max};
+	ok(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	ask("127.0.0.10", "ok.test", DNS_A);
+	ok(reply.outcome == OUTCOME_UNKNOWN && reply.error == EMFILE && reply.rcode == -1);
+	ok(setrlimit(RLIMIT_NOFILE, &was) == 0);
+}
+
+/* Truncates, then closes and resets the TCP connection before anything was written to it. */
+static pid_t serve_gone(const char *address)
+{
+	struct pollfd fds[2] = {{.fd = netns_bind(address, 53, SOCK_DGRAM, 0), .events = POLLIN},
+	                        {.fd = netns_bind(address, 53, SOCK_STREAM, 8), .events = POLLIN}};
+	pid_t p = netns_fork();
+
+	while (p == 0 && poll(fds, 2, -1) > 0) {
+		const struct linger at_once = {.l_onoff = 1};
+		struct sockaddr_storage from;
+		socklen_t len = sizeof(from);
+		uint8_t q[1024];
+		ssize_t n;
+
+		if (fds[0].revents & POLLIN) {
+			n = recvfrom(fds[0].fd, q, sizeof(q), 0, (struct sockaddr *) &from, &len);
+			q[2] |= 0x82;
+			(void) sendto(fds[0].fd, q, n > 0 ? (size_t) n : 0, 0,
+			              (struct sockaddr *) &from, len);
+		}
+		if (fds[1].revents & POLLIN) {
+			int c = accept(fds[1].fd, NULL, NULL);
+
+			(void) shutdown(c, SHUT_WR);
+			(void) setsockopt(c, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+			(void) close(c);
+		}
+	}
+	(void) close(fds[0].fd);
+	(void) close(fds[1].fd);
+	return p;
+}
+
+/* Writing to what is gone is an error of that call; SIGPIPE would be the end of us. */
+static void gone(void)
+{
+	pid_t server = serve_gone("127.0.0.30");
+	unsigned reset = 0;
+
+	for (int i = 0; i < 20; i++) {
+		ask("127.0.0.30", "ok.test", DNS_A);
+		reset += reply.outcome == OUTCOME_RESET;
+	}
+	ok(reset == 20);
+	netns_reap(server);
+}
+
 /* ---- many, and cancelled ---- */
 
 static struct dns_call *many[40];
@@ -292,6 +353,8 @@ int main(void)
 	ok(sd_event_new(&event) >= 0 && dns_new(&dns, event) == 0);
 	answers();
 	failures();
+	out_of_descriptors();
+	gone();
 	cancels();
 	dns = dns_free(dns);
 	sd_event_unref(event);

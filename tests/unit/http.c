@@ -5,6 +5,7 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <sys/resource.h>
 
 #include "../netns.h"
 #include "../tap.h"
@@ -316,6 +317,19 @@ static void connecting(void)
 	   reply.code == ENETUNREACH);
 }
 
+/* That we have no descriptor left says nothing of the far side. */
+static void out_of_descriptors(void)
+{
+	struct rlimit was, none;
+
+	ok(getrlimit(RLIMIT_NOFILE, &was) == 0);
+	none = (struct rlimit){.rlim_cur = 0, .rlim_max = was.rlim_max};
+	ok(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	ok(ends(PLAIN, "/ok", OUTCOME_UNKNOWN, HTTP_CONNECTING, EMFILE));
+	ok(setrlimit(RLIMIT_NOFILE, &was) == 0);
+	ok(ends(PLAIN, "/ok", OUTCOME_OK, HTTP_DONE, 200));
+}
+
 static void secure(const char *ca)
 {
 	struct http_request rq = request(SECURE, "/ok");
@@ -550,6 +564,7 @@ int main(void)
 	ok(http_new(&http, event) == 0);
 	plain();
 	connecting();
+	out_of_descriptors();
 	secure(ca_file);
 	handshakes(ca_file);
 	kept();

@@ -114,6 +114,24 @@ static void unmake(struct run *r)
 	free(r);
 }
 
+/* A name may hold any byte: what is not text would make the whole report impossible. */
+static void test_names(void)
+{
+	struct net net = picture(0);
+	struct net_link odd[ELEMENTS(links)];
+	struct run *r = make(&net);
+	const char *name = r->node.network.enis[0].name;
+
+	memcpy(odd, links, sizeof(odd));
+	for (size_t i = 0; i < ELEMENTS(odd); i++)
+		if (strcmp(odd[i].name, "ens5") == 0)
+			(void) strcpy(odd[i].name, "e\033\xff");
+	net.links = odd;
+	ok(fake_run(r, &tested_eni) == 0 && r->node.network.n_enis == 3);
+	ok(strcmp(name, "e\\x1b\\xff") == 0 && text_is_clean(name, strlen(name)));
+	unmake(r);
+}
+
 static void test_table(void)
 {
 	const struct net net = picture(PODS);
@@ -300,6 +318,7 @@ static void test_bad_answers(void)
 
 int main(void)
 {
+	test_names();
 	test_table();
 	test_budget();
 	test_silent();

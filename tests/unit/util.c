@@ -78,6 +78,14 @@ static bool is(const char *what, const char *address, bool (*predicate)(const st
 
 static void test_address(void)
 {
+	static const char *const kinds[][2] = {
+		{"127.0.0.9", "loopback"},        {"::1", "loopback"},
+		{"169.254.1.1", "link-local"},    {"fe80::1", "link-local"},
+		{"10.0.0.1", "private"},          {"fd00::1", "private"},
+		{"0.0.0.0", "reserved"},          {"::", "reserved"},
+		{"::ffff:127.0.0.1", "reserved"}, {"239.1.2.3", "reserved"},
+		{"255.255.255.255", "reserved"},  {"52.94.1.1", "public"},
+		{"2600:1f14::1", "public"}};
 	struct address a, p;
 	char s[ADDRESS_TEXT_MAX];
 
@@ -95,6 +103,9 @@ static void test_address(void)
 	ok(is("private", "100.64.1.1", address_is_private));
 	ok(is("private", "fd12::1", address_is_private));
 	ok(!is("private", "52.94.1.1", address_is_private));
+	for (size_t i = 0; i < ELEMENTS(kinds); i++)
+		ok(address_parse(&a, kinds[i][0]) == 0 &&
+		   strcmp(address_kind(&a), kinds[i][1]) == 0);
 	ok(is("loopback", "127.0.0.53", address_is_loopback));
 	ok(is("link-local", "fe80::1", address_is_link_local));
 	ok(address_parse(&a, "10.0.1.130") == 0 && address_parse(&p, "10.0.1.128") == 0);
@@ -142,6 +153,29 @@ static void test_catalogue(void)
 	printf("# %s\n", a);
 }
 
+static void columns(void)
+{
+	ok(text_columns("abc", 3) == 3 && text_columns("한글", 6) == 4 &&
+	   text_columns("é", 2) == 1);
+	ok(text_columns("e\xcc\x81", 3) == 1 && text_columns("\xff\xfe", 2) == 2);
+	ok(text_columns("🎉", 4) == 2 && text_columns("", 0) == 0);
+	ok(text_fit("한글", 6, 3) == 3 && text_fit("한글", 6, 4) == 6 &&
+	   text_fit("abc", 3, 2) == 2);
+	ok(text_fit("한글", 6, 1) == 0);
+}
+
+static void turned(void)
+{
+	char s[64];
+
+	(void) text_clean(s, sizeof(s),
+	                  "a\xe2\x80\xae"
+	                  "b\xe2\x80\xa8",
+	                  8);
+	ok(strcmp(s, "a\\xe2\\x80\\xaeb\\xe2\\x80\\xa8") == 0);
+	ok(!text_is_clean("\xe2\x81\xa6", 3) && text_is_clean("\xe2\x80\xa6", 3));
+}
+
 int main(void)
 {
 	test_text();
@@ -149,5 +183,7 @@ int main(void)
 	test_address();
 	test_clock();
 	test_catalogue();
+	columns();
+	turned();
 	return done();
 }
