@@ -51,7 +51,7 @@ enum explains {
 	EXPLAINS_SYMPTOMS,
 	EXPLAINS_BELOW,
 };
-enum from { FROM_ALONE, FROM_PATH, FROM_TRUST, FROM_SETUP, FROM_NEEDS, FROM_ANY };
+enum from { FROM_ALONE, FROM_PATH, FROM_TRUST, FROM_SETUP, FROM_PULL, FROM_NEEDS, FROM_ANY };
 
 struct cause {
 	const char *name;

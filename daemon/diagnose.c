@@ -58,6 +58,7 @@ static const uint32_t origin[] = {
 	[FROM_PATH] = FLOOR | L(METADATA) | L(DNS),
 	[FROM_TRUST] = L(CLOCK) | L(METADATA) | L(BOOTSTRAP),
 	[FROM_SETUP] = L(HOST) | L(BOOTSTRAP),
+	[FROM_PULL] = FLOOR | L(CLOCK) | L(METADATA) | L(CREDENTIALS) | L(DNS) | L(ENDPOINT),
 	[FROM_NEEDS] = UINT32_MAX,
 	[FROM_ANY] = UINT32_MAX,
 };
@@ -114,12 +115,13 @@ static const struct {
 };
 
 /* Symptoms of one layer that come from one another, the earlier explains the later: the chain of
- * CONTRACT.md section 6, and what nothing can be told apart without. */
+ * CONTRACT.md section 6, and the like of other layers. */
 static const enum code symptom_order[] = {
-	CODE_RuntimeUnresponsive,    CODE_PlegUnhealthy,           CODE_KubeletInactive,
-	CODE_KubeletCrashLooping,    CODE_KubeletUnhealthy,        CODE_AwsNodeNotRunning,
-	CODE_CniIdentityUnreachable, CODE_CniApiServerUnreachable, CODE_AwsNodeCrashLooping,
-	CODE_IpamdNotServing,        CODE_CniConfigMissing,        CODE_CniConfigStale,
+	CODE_BootstrapFailed,         CODE_JoinDeadlineNear,    CODE_RuntimeUnresponsive,
+	CODE_PlegUnhealthy,           CODE_KubeletInactive,     CODE_KubeletCrashLooping,
+	CODE_KubeletUnhealthy,        CODE_AwsNodeNotRunning,   CODE_CniIdentityUnreachable,
+	CODE_CniApiServerUnreachable, CODE_AwsNodeCrashLooping, CODE_IpamdNotServing,
+	CODE_CniConfigMissing,        CODE_CniConfigStale,
 };
 
 static int symptom_rank(enum code c)
@@ -192,9 +194,9 @@ static bool explains(const struct fact *c, const struct fact *e)
 }
 
 /* The nearest cause of an effect: the latest layer, so that the whole chain can be told; within it
- * a cause before a symptom, the worse before the lesser, then the order of the catalogue. What
- * anything can bring about is from the worst first: no lack of addresses makes a node NotReady that
- * has no runtime. */
+ * a cause before a symptom, the later symptom of a chain, the worse before the lesser, then the
+ * order of the catalogue. What anything can bring about is from the worst first: it is no lack of
+ * addresses that makes a node NotReady which has no runtime. */
 static bool nearer(enum code a, enum code b, enum code effect)
 {
 	const struct cause *ca = cause_of(a), *cb = cause_of(b);
@@ -205,6 +207,8 @@ static bool nearer(enum code a, enum code b, enum code effect)
 		return ca->layer > cb->layer;
 	if (ca->kind != cb->kind)
 		return ca->kind == KIND_CAUSE;
+	if (symptom_rank(a) != symptom_rank(b))
+		return symptom_rank(a) > symptom_rank(b);
 	if (ca->severity != cb->severity)
 		return ca->severity > cb->severity;
 	return a < b;
@@ -329,7 +333,8 @@ static size_t collect(const struct fact *const *facts, size_t n, struct finding 
 	return found;
 }
 
-/* Roots first; then the worse, the earlier layer, the order of the catalogue. */
+/* Roots first; then the worse; a root that is a cause before one that is only a symptom, as what
+ * decided it can be acted on; the earlier layer, the order of the catalogue. */
 static bool comes_before(const struct finding *a, const struct finding *b)
 {
 	const struct cause *ca = cause_of(a->code), *cb = cause_of(b->code);
@@ -338,6 +343,8 @@ static bool comes_before(const struct finding *a, const struct finding *b)
 		return a->because < 0;
 	if (ca->severity != cb->severity)
 		return ca->severity > cb->severity;
+	if (a->because < 0 && ca->kind != cb->kind)
+		return ca->kind == KIND_CAUSE;
 	return a->code < b->code; /* the catalogue is in causal order of layers */
 }
 
