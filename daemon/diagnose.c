@@ -496,8 +496,10 @@ void diagnose(const struct fact *const *facts, size_t n, const struct diagnose_i
 	ret->uptime = in->uptime;
 	ret->node = *in->node;
 	ret->n_observations = n;
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		ret->observations[i] = facts[i]->latest;
+		ret->codes[i] = facts[i]->code;
+	}
 
 	ret->n_findings = collect(facts, n, f);
 	for (size_t i = 0; i < ret->n_findings; i++)
