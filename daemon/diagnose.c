@@ -109,7 +109,6 @@ static const struct {
 	{CODE_IpamdUnauthorized, "ec2"},
 	{CODE_CniIdentityUnreachable, "sts"},
 	{CODE_CniApiServerUnreachable, ""},
-	{CODE_EniLinkMissing, "ec2"},
 	{CODE_EniUnconfigured, "ec2"},
 	{CODE_AllocationsLost, "ec2"},
 };
