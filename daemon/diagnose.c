@@ -67,7 +67,15 @@ static const uint32_t origin[] = {
 static const struct {
 	enum code cause, effect;
 } also[] = {
-	{CODE_MemoryStarved, CODE_ResolverStubDead}, /* killed for its memory */
+	{CODE_MemoryStarved, CODE_ResolverStubDead},   /* killed for its memory */
+	{CODE_LoopbackDown, CODE_ResolverUnreachable}, /* a stub, and no other nameserver */
+	{CODE_LoopbackDown, CODE_ResolverStubDead},
+	{CODE_LoopbackDown, CODE_RuntimeDown},
+	{CODE_LoopbackDown, CODE_AwsNodeProbeKilled},
+	{CODE_ConntrackFull, CODE_KubeletConnectionDead},
+	{CODE_ImdsMalformed, CODE_InstanceProfileMissing}, /* another service answers */
+	{CODE_ImdsMalformed, CODE_InstanceProfileInvalid},
+	{CODE_ImdsMalformed, CODE_RoleReplaced},
 	{CODE_DiskFull, CODE_CniBinaryMissing},
 	{CODE_DiskFull, CODE_AllocationsLost}, /* the checkpoint was not written */
 	{CODE_FilesystemReadOnly, CODE_AllocationsLost},
@@ -183,8 +191,10 @@ static bool explains(const struct fact *c, const struct fact *e)
 		return false;
 	if (causes_also(c->code, e->code))
 		return true;
-	if (!(reach[cause->explains] & UINT32_C(1) << effect->layer) ||
-	    (cause->explains == EXPLAINS_SYMPTOMS && effect->kind != KIND_SYMPTOM))
+	if (!(reach[cause->explains] & UINT32_C(1) << effect->layer))
+		return false;
+	if (effect->kind != KIND_SYMPTOM &&
+	    (cause->explains == EXPLAINS_SYMPTOMS || cause->explains == EXPLAINS_LOCAL))
 		return false;
 	if (cause->layer != effect->layer)
 		return needs[effect->layer] & origin[effect->from] & layer;
