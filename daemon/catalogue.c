@@ -6,13 +6,14 @@
 #include "catalogue.h"
 
 static const struct cause causes[_CODE_MAX] = {
-#define FINDING(code, layer_, condition_, severity_, kind_, explains_, decided, remedy_)           \
+#define FINDING(code, layer_, condition_, severity_, kind_, explains_, from_, decided, remedy_)    \
 	[CODE_##code] = {.name = #code,                                                            \
 	                 .layer = LAYER_##layer_,                                                  \
 	                 .condition = CONDITION_##condition_,                                      \
 	                 .severity = SEVERITY_##severity_,                                         \
 	                 .kind = KIND_##kind_,                                                     \
 	                 .explains = EXPLAINS_##explains_,                                         \
+	                 .from = FROM_##from_,                                                     \
 	                 .decided_by = decided,                                                    \
 	                 .remedy = remedy_},
 #include "catalogue.def"

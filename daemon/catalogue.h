@@ -41,11 +41,17 @@ enum severity { SEVERITY_NOTICE, SEVERITY_DEGRADED, SEVERITY_FATAL, _SEVERITY_MA
 enum kind { KIND_CAUSE, KIND_SYMPTOM };
 enum explains {
 	EXPLAINS_NOTHING,
-	EXPLAINS_SUBJECT,
-	EXPLAINS_METADATA,
+	EXPLAINS_CNI,
+	EXPLAINS_LINKLOCAL,
 	EXPLAINS_LOCAL,
+	EXPLAINS_WORK,
+	EXPLAINS_PACKETS,
+	EXPLAINS_METADATA,
+	EXPLAINS_SUBJECT,
+	EXPLAINS_SYMPTOMS,
 	EXPLAINS_BELOW,
 };
+enum from { FROM_ALONE, FROM_PATH, FROM_TRUST, FROM_SETUP, FROM_PULL, FROM_NEEDS, FROM_ANY };
 
 struct cause {
 	const char *name;
@@ -54,6 +60,7 @@ struct cause {
 	enum severity severity;
 	enum kind kind;
 	enum explains explains;
+	enum from from;
 	const char *decided_by, *remedy;
 };
 

@@ -21,8 +21,8 @@ const uint32_t needs[_LAYER_MAX] = {
 	[LAYER_DNS] = FLOOR,
 	[LAYER_ENDPOINT] = FLOOR | L(CLOCK) | L(DNS),
 	[LAYER_BOOTSTRAP] = FLOOR | L(CLOCK) | L(METADATA) | L(CREDENTIALS) | L(DNS) | L(ENDPOINT),
-	[LAYER_RUNTIME] =
-		FLOOR | L(METADATA) | L(CREDENTIALS) | L(DNS) | L(ENDPOINT) | L(BOOTSTRAP),
+	[LAYER_RUNTIME] = FLOOR | L(CLOCK) | L(METADATA) | L(CREDENTIALS) | L(DNS) | L(ENDPOINT) |
+                          L(BOOTSTRAP),
 	[LAYER_APISERVER] = FLOOR | L(CLOCK) | L(DNS) | L(BOOTSTRAP),
 	[LAYER_IDENTITY] =
 		FLOOR | L(CLOCK) | L(METADATA) | L(CREDENTIALS) | L(BOOTSTRAP) | L(APISERVER),
@@ -35,10 +35,100 @@ const uint32_t needs[_LAYER_MAX] = {
 	[LAYER_LIFECYCLE] = 0,
 };
 
-/* Symptoms of one chain, the earlier explains the later (CONTRACT.md section 6). */
+/* Of what its row explains, the layers that a cause can reach: a full disk stops programs, it does
+ * not stop packets. */
+static const uint32_t reach[] = {
+	[EXPLAINS_NOTHING] = 0,
+	[EXPLAINS_CNI] = L(CNI),
+	[EXPLAINS_LINKLOCAL] = L(METADATA) | L(DNS),
+	[EXPLAINS_LOCAL] = L(DNS) | L(RUNTIME) | L(KUBELET) | L(CNI),
+	[EXPLAINS_WORK] = L(BOOTSTRAP) | L(RUNTIME) | L(KUBELET) | L(CNI),
+	[EXPLAINS_PACKETS] = L(METADATA) | L(DNS) | L(ENDPOINT) | L(BOOTSTRAP) | L(RUNTIME) |
+                             L(APISERVER) | L(KUBELET) | L(CNI),
+	[EXPLAINS_METADATA] = L(METADATA) | L(CREDENTIALS) | L(BOOTSTRAP) | L(RUNTIME) |
+                              L(IDENTITY) | L(KUBELET) | L(CNI) | L(ADDRESS),
+	[EXPLAINS_SUBJECT] = UINT32_MAX,
+	[EXPLAINS_SYMPTOMS] = UINT32_MAX,
+	[EXPLAINS_BELOW] = UINT32_MAX,
+};
+
+/* Of what its layer needs, the layers that can bring a finding about. */
+static const uint32_t origin[] = {
+	[FROM_ALONE] = 0,
+	[FROM_PATH] = FLOOR | L(METADATA) | L(DNS),
+	[FROM_TRUST] = L(CLOCK) | L(METADATA) | L(BOOTSTRAP),
+	[FROM_SETUP] = L(HOST) | L(BOOTSTRAP),
+	[FROM_PULL] = FLOOR | L(CLOCK) | L(METADATA) | L(CREDENTIALS) | L(DNS) | L(ENDPOINT),
+	[FROM_NEEDS] = UINT32_MAX,
+	[FROM_ANY] = UINT32_MAX,
+};
+
+/* Causes of a cause that its layer alone would not tell. */
+static const struct {
+	enum code cause, effect;
+} also[] = {
+	{CODE_MemoryStarved, CODE_ResolverStubDead},   /* killed for its memory */
+	{CODE_LoopbackDown, CODE_ResolverUnreachable}, /* a stub, and no other nameserver */
+	{CODE_LoopbackDown, CODE_ResolverStubDead},
+	{CODE_LoopbackDown, CODE_RuntimeDown},
+	{CODE_LoopbackDown, CODE_AwsNodeProbeKilled},
+	{CODE_ConntrackFull, CODE_KubeletConnectionDead},
+	{CODE_ImdsMalformed, CODE_InstanceProfileMissing}, /* another service answers */
+	{CODE_ImdsMalformed, CODE_InstanceProfileInvalid},
+	{CODE_ImdsMalformed, CODE_RoleReplaced},
+	{CODE_DiskFull, CODE_CniBinaryMissing},
+	{CODE_DiskFull, CODE_AllocationsLost}, /* the checkpoint was not written */
+	{CODE_FilesystemReadOnly, CODE_AllocationsLost},
+	{CODE_PathMtuBlackhole, CODE_SandboxImageMissing},
+	{CODE_RoleReplaced, CODE_NodeRoleNotMapped},
+	{CODE_RoleReplaced, CODE_IpamdUnauthorized},
+	{CODE_EndpointDenied, CODE_IpamdUnauthorized},
+	{CODE_ClusterCaInvalid, CODE_NodeRoleNotMapped}, /* a token for another cluster's name */
+	{CODE_ImagePullDenied, CODE_CniBinaryMissing},   /* aws-vpc-cni-init brings it */
+	{CODE_CniDirMismatch, CODE_CniBinaryMissing},
+	{CODE_ServiceAddressUnreachable, CODE_NetworkPolicyAgentFailing},
+	{CODE_MaxPodsExceedsCapacity, CODE_EniLimitReached},
+	{CODE_MaxPodsExceedsCapacity, CODE_AddressLimitReached},
+};
+
+/* The AWS endpoints without which a later layer's finding can arise; one that is not listed here
+ * may come from any of them. */
+static const struct {
+	enum code effect;
+	const char *services;
+} uses[] = {
+	{CODE_BootstrapFailed, "ec2,eks"},
+	{CODE_ClusterCaInvalid, "ec2,eks"},
+	{CODE_SandboxImageMissing, "ecr.api,ecr.dkr,s3"},
+	{CODE_ImagePullDenied, "ecr.api,ecr.dkr,s3"},
+	{CODE_ApiServerUnresolvable, ""},
+	{CODE_ApiServerTimeout, ""},
+	{CODE_ApiServerRefused, ""},
+	{CODE_ServiceAddressUnreachable, ""},
+	{CODE_KubeletConnectionDead, ""},
+	{CODE_KubeletInactive, "ec2,eks"},
+	{CODE_KubeletCrashLooping, "ec2,eks"},
+	{CODE_KubeletUnhealthy, "ec2,eks"},
+	{CODE_CniConfigStale, "ec2,sts"},
+	{CODE_AwsNodeNotRunning, "ec2,eks,ecr.api,ecr.dkr,s3"},
+	{CODE_AwsNodeCrashLooping, "ec2,sts"},
+	{CODE_AwsNodeProbeKilled, "ec2,sts"},
+	{CODE_IpamdNotServing, "ec2,sts"},
+	{CODE_IpamdUnauthorized, "ec2"},
+	{CODE_CniIdentityUnreachable, "sts"},
+	{CODE_CniApiServerUnreachable, ""},
+	{CODE_EniUnconfigured, "ec2"},
+	{CODE_AllocationsLost, "ec2"},
+};
+
+/* Symptoms of one layer that come from one another, the earlier explains the later: the chain of
+ * CONTRACT.md section 6, and the like of other layers. */
 static const enum code symptom_order[] = {
-	CODE_AwsNodeNotRunning, CODE_AwsNodeCrashLooping, CODE_IpamdNotServing,
-	CODE_CniConfigMissing,  CODE_CniConfigStale,
+	CODE_BootstrapFailed,         CODE_JoinDeadlineNear,    CODE_RuntimeUnresponsive,
+	CODE_PlegUnhealthy,           CODE_KubeletInactive,     CODE_KubeletCrashLooping,
+	CODE_KubeletUnhealthy,        CODE_AwsNodeNotRunning,   CODE_CniIdentityUnreachable,
+	CODE_CniApiServerUnreachable, CODE_AwsNodeCrashLooping, CODE_IpamdNotServing,
+	CODE_CniConfigMissing,        CODE_CniConfigStale,
 };
 
 static int symptom_rank(enum code c)
@@ -56,90 +146,106 @@ static bool symptom_precedes(enum code c, enum code e)
 	return rc >= 0 && re >= 0 && rc < re;
 }
 
-/* Whether a list "ec2,sts" (or "all") names a subject that another one names too. */
-static bool subjects_meet(const char *a, const char *b)
+static bool causes_also(enum code c, enum code e)
 {
-	if (!a[0] || !b[0] || strcmp(a, "all") == 0 || strcmp(b, "all") == 0)
-		return true;
-	for (size_t n; *a; a += n + (a[n] != 0)) {
-		n = strcspn(a, ",");
-		for (const char *p = b; *p; p += strcspn(p, ","), p += *p != 0)
-			if (strcspn(p, ",") == n && strncmp(a, p, n) == 0)
-				return true;
-	}
+	for (size_t i = 0; i < ELEMENTS(also); i++)
+		if (also[i].cause == c && also[i].effect == e)
+			return true;
 	return false;
 }
 
-/* What talks over the loopback: a stub resolver, containerd's, kubelet's and ipamd's local ports.
- */
-static const uint32_t local = L(DNS) | L(RUNTIME) | L(KUBELET) | L(CNI);
-
-/* Whether a cause can reach a finding of that layer at all. */
-static bool reaches(const struct cause *cause, enum layer layer)
+/* Whether a list "ec2,sts" holds this subject. */
+static bool list_has(const char *list, const char *subject)
 {
-	switch (cause->explains) {
-	case EXPLAINS_NOTHING:
-		return false;
-	case EXPLAINS_METADATA:
-		return layer == LAYER_METADATA || needs[layer] & L(METADATA);
-	case EXPLAINS_LOCAL:
-		return local & UINT32_C(1) << layer;
-	case EXPLAINS_SUBJECT:
-	case EXPLAINS_BELOW:
-	default:
-		return needs[layer] & UINT32_C(1) << cause->layer;
-	}
+	size_t len = strlen(subject);
+
+	for (const char *p = list; *p; p += strcspn(p, ","), p += *p != 0)
+		if (strcspn(p, ",") == len && strncmp(p, subject, len) == 0)
+			return true;
+	return false;
 }
 
-static bool explains(const struct finding *c, const struct finding *e)
+/* Whether what a finding about one endpoint says covers another finding. */
+static bool covers(const struct fact *c, const struct fact *e)
+{
+	if (cause_of(c->code)->explains != EXPLAINS_SUBJECT)
+		return true;
+	if (cause_of(e->code)->layer <= LAYER_ENDPOINT)
+		return strcmp(c->bad.subject, e->bad.subject) == 0;
+	for (size_t i = 0; i < ELEMENTS(uses); i++)
+		if (uses[i].effect == e->code)
+			return list_has(uses[i].services, c->bad.subject);
+	return true;
+}
+
+static bool explains(const struct fact *c, const struct fact *e)
 {
 	const struct cause *cause = cause_of(c->code), *effect = cause_of(e->code);
+	const uint32_t layer = UINT32_C(1) << cause->layer;
 
-	if (c->code == e->code || cause->explains == EXPLAINS_NOTHING)
+	if (c->code == e->code || cause->severity == SEVERITY_NOTICE)
 		return false;
-	if (e->code == CODE_NodeNotReady)
-		return cause->severity != SEVERITY_NOTICE;
-	if (cause->explains == EXPLAINS_SUBJECT && effect->layer <= LAYER_ENDPOINT &&
-	    !subjects_meet(c->subject, e->subject))
-		return false;
-	if (reaches(cause, effect->layer))
+	if (effect->from == FROM_ANY)
 		return true;
-	if (effect->kind != KIND_SYMPTOM || cause->layer != effect->layer)
+	if (!covers(c, e))
 		return false;
-	return cause->kind == KIND_CAUSE || symptom_precedes(c->code, e->code);
+	if (causes_also(c->code, e->code))
+		return true;
+	if (!(reach[cause->explains] & UINT32_C(1) << effect->layer))
+		return false;
+	if (effect->kind != KIND_SYMPTOM &&
+	    (cause->explains == EXPLAINS_SYMPTOMS || cause->explains == EXPLAINS_LOCAL))
+		return false;
+	if (cause->layer != effect->layer)
+		return needs[effect->layer] & origin[effect->from] & layer;
+	return effect->kind == KIND_SYMPTOM && effect->from != FROM_ALONE &&
+	       (cause->kind == KIND_CAUSE || symptom_precedes(c->code, e->code));
 }
 
 bool code_explains(enum code cause, const char *cause_subject, enum code effect,
                    const char *effect_subject)
 {
-	struct finding c = {.code = cause}, e = {.code = effect};
+	struct fact c = {.code = cause}, e = {.code = effect};
 
-	(void) text_format(c.subject, sizeof(c.subject), "%s", cause_subject);
-	(void) text_format(e.subject, sizeof(e.subject), "%s", effect_subject);
+	(void) text_format(c.bad.subject, sizeof(c.bad.subject), "%s", cause_subject);
+	(void) text_format(e.bad.subject, sizeof(e.bad.subject), "%s", effect_subject);
 	return explains(&c, &e);
 }
 
-/* The nearest cause: the latest layer, so that the whole chain can be told; within it a cause
- * before a symptom, the worse before the lesser, then the order of the catalogue. */
-static bool nearer(const struct finding *a, const struct finding *b)
+/* The nearest cause of an effect: the latest layer, so that the whole chain can be told; within it
+ * a cause before a symptom, the later symptom of a chain, the worse before the lesser, then the
+ * order of the catalogue. What anything can bring about is from the worst first: it is no lack of
+ * addresses that makes a node NotReady which has no runtime. */
+static bool nearer(enum code a, enum code b, enum code effect)
 {
-	const struct cause *ca = cause_of(a->code), *cb = cause_of(b->code);
+	const struct cause *ca = cause_of(a), *cb = cause_of(b);
 
+	if (cause_of(effect)->from == FROM_ANY && ca->severity != cb->severity)
+		return ca->severity > cb->severity;
 	if (ca->layer != cb->layer)
 		return ca->layer > cb->layer;
 	if (ca->kind != cb->kind)
 		return ca->kind == KIND_CAUSE;
+	if (symptom_rank(a) != symptom_rank(b))
+		return symptom_rank(a) > symptom_rank(b);
 	if (ca->severity != cb->severity)
 		return ca->severity > cb->severity;
-	return a->code < b->code;
+	return a < b;
 }
 
-static int explain(const struct finding *f, size_t n, size_t e)
+/* A fact with a code, what explains it, and the finding that it becomes part of. */
+struct suspect {
+	const struct fact *fact;
+	int because, finding;
+};
+
+static int explain(const struct suspect *s, size_t n, const struct fact *e)
 {
 	int best = -1;
 
 	for (size_t c = 0; c < n; c++)
-		if (explains(&f[c], &f[e]) && (best < 0 || nearer(&f[c], &f[best])))
+		if (explains(s[c].fact, e) &&
+		    (best < 0 || nearer(s[c].fact->code, s[best].fact->code, e->code)))
 			best = (int) c;
 	return best;
 }
@@ -157,10 +263,10 @@ static void finding_from_fact(struct finding *f, const struct fact *fact)
 	memcpy(f->evidence, fact->bad.evidence, sizeof(f->evidence));
 }
 
-/* Facts alike are one finding whose subject lists them; facts come in the order of their tables. */
+/* Facts alike are one finding whose subject lists them. */
 static void merge(struct finding *into, const struct fact *fact)
 {
-	if (!subjects_meet(into->subject, fact->bad.subject))
+	if (fact->bad.subject[0] && !list_has(into->subject, fact->bad.subject))
 		(void) text_append(into->subject, sizeof(into->subject), ",%s", fact->bad.subject);
 	if (fact->since < into->since)
 		into->since = fact->since;
@@ -181,28 +287,73 @@ static void say_all(struct finding *f)
 		(void) text_format(f->subject, sizeof(f->subject), "all");
 }
 
-static size_t collect(const struct fact *const *facts, size_t n, struct finding *ret)
+/* By code, and endpoints in the order of their table, so that the order in which probes looked does
+ * not show; other subjects come in the order of theirs. */
+static bool fact_precedes(const struct fact *a, const struct fact *b)
+{
+	int sa = service_from_name(a->bad.subject), sb = service_from_name(b->bad.subject);
+
+	if (a->code != b->code)
+		return a->code < b->code;
+	return sa >= 0 && sb >= 0 && sa < sb;
+}
+
+static size_t gather(const struct fact *const *facts, size_t n, struct suspect *ret)
 {
 	size_t found = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		size_t j;
+		size_t at = found;
 
 		if (facts[i]->code == CODE_NONE || facts[i]->held)
 			continue;
-		for (j = 0; j < found && ret[j].code != facts[i]->code; j++)
-			;
-		if (j < found)
-			merge(&ret[j], facts[i]);
-		else if (found < FINDINGS_MAX)
-			finding_from_fact(&ret[found++], facts[i]);
+		for (; at > 0 && fact_precedes(facts[i], ret[at - 1].fact); at--)
+			ret[at] = ret[at - 1];
+		ret[at] = (struct suspect){.fact = facts[i], .because = -1, .finding = -1};
+		found++;
 	}
+	for (size_t i = 0; i < found; i++)
+		ret[i].because = explain(ret, found, ret[i].fact);
+	return found;
+}
+
+static enum code code_of(const struct suspect *s, int i)
+{
+	return i < 0 ? CODE_NONE : s[i].fact->code;
+}
+
+/* One finding per code and cause. */
+static size_t collect(const struct fact *const *facts, size_t n, struct finding *ret)
+{
+	struct suspect s[LEDGER_MAX];
+	size_t suspects = gather(facts, n, s), found = 0;
+
+	for (size_t i = 0; i < suspects; i++) {
+		enum code why = code_of(s, s[i].because);
+		size_t j;
+
+		for (j = 0; j < i; j++)
+			if (code_of(s, (int) j) == code_of(s, (int) i) &&
+			    code_of(s, s[j].because) == why && s[j].finding >= 0)
+				break;
+		if (j < i) {
+			s[i].finding = s[j].finding;
+			merge(&ret[s[i].finding], s[i].fact);
+		} else if (found < FINDINGS_MAX) {
+			s[i].finding = (int) found;
+			finding_from_fact(&ret[found++], s[i].fact);
+		}
+	}
+	for (size_t i = 0; i < suspects; i++)
+		if (s[i].finding >= 0 && s[i].because >= 0)
+			ret[s[i].finding].because = s[s[i].because].finding;
 	for (size_t i = 0; i < found; i++)
 		say_all(&ret[i]);
 	return found;
 }
 
-/* Roots first; then the worse, the earlier layer, the order of the catalogue. */
+/* Roots first; then the worse; a root that is a cause before one that is only a symptom, as what
+ * decided it can be acted on; the earlier layer, the order of the catalogue. */
 static bool comes_before(const struct finding *a, const struct finding *b)
 {
 	const struct cause *ca = cause_of(a->code), *cb = cause_of(b->code);
@@ -211,6 +362,8 @@ static bool comes_before(const struct finding *a, const struct finding *b)
 		return a->because < 0;
 	if (ca->severity != cb->severity)
 		return ca->severity > cb->severity;
+	if (a->because < 0 && ca->kind != cb->kind)
+		return ca->kind == KIND_CAUSE;
 	return a->code < b->code; /* the catalogue is in causal order of layers */
 }
 
@@ -362,15 +515,15 @@ void diagnose(const struct fact *const *facts, size_t n, const struct diagnose_i
 	ret->uptime = in->uptime;
 	ret->node = *in->node;
 	ret->n_observations = n;
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		ret->observations[i] = facts[i]->latest;
+		ret->codes[i] = facts[i]->code;
+	}
 
 	ret->n_findings = collect(facts, n, f);
-	for (size_t i = 0; i < ret->n_findings; i++) {
-		f[i].because = explain(f, ret->n_findings, i);
+	for (size_t i = 0; i < ret->n_findings; i++)
 		remedy_fill(cause_of(f[i].code)->remedy, in->node, f[i].subject, f[i].remedy,
 		            sizeof(f[i].remedy));
-	}
 	sort(f, ret->n_findings);
 	judge_conditions(facts, n, ret);
 	ret->verdict.state = judge_state(facts, n, ret, in->complete);

@@ -40,7 +40,9 @@ struct report {
 	struct node node;
 	size_t n_observations, n_findings;
 	struct observation observations[LEDGER_MAX];
-	struct finding findings[FINDINGS_MAX]; /* roots first, worst first, then in causal order */
+	enum code codes[LEDGER_MAX];           /* what each of them was found to be */
+	struct finding findings[FINDINGS_MAX]; /* roots first, worst first, a cause before a
+	                                         symptom, then in causal order */
 	struct condition_state conditions[_CONDITION_MAX];
 	struct verdict verdict;
 };

@@ -1,12 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "report-diff.h"
 
-static const struct finding *find(const struct report *r, enum code code)
+/* The same finding of another report. A code is there twice where its subjects have different
+ * causes: then the subject tells which. */
+static const struct finding *find(const struct report *r, const struct finding *f)
 {
-	for (size_t i = 0; i < r->n_findings; i++)
-		if (r->findings[i].code == code)
+	const struct finding *any = NULL;
+
+	for (size_t i = 0; i < r->n_findings; i++) {
+		if (r->findings[i].code != f->code)
+			continue;
+		if (strcmp(r->findings[i].subject, f->subject) == 0)
 			return &r->findings[i];
-	return NULL;
+		any = &r->findings[i];
+	}
+	return any;
+}
+
+static size_t count(const struct report *r, enum code code)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->n_findings; i++)
+		n += r->findings[i].code == code;
+	return n;
+}
+
+static bool cleared(const struct report *before, const struct report *after,
+                    const struct finding *f)
+{
+	const struct finding *now = find(after, f);
+
+	return !now || (strcmp(now->subject, f->subject) != 0 &&
+	                count(after, f->code) < count(before, f->code));
 }
 
 static bool same_verdict(const struct report *a, const struct report *b)
@@ -58,7 +84,7 @@ void report_diff(const struct report *before, const struct report *after, struct
 	*ret = (struct report_diff){0};
 	for (size_t i = 0; i < after->n_findings; i++) {
 		const struct finding *f = &after->findings[i];
-		const struct finding *old = before ? find(before, f->code) : NULL;
+		const struct finding *old = before ? find(before, f) : NULL;
 
 		if (!old || strcmp(old->subject, f->subject) != 0) {
 			ret->raised[i / 64] |= UINT64_C(1) << i % 64;
@@ -68,7 +94,7 @@ void report_diff(const struct report *before, const struct report *after, struct
 		}
 	}
 	for (size_t i = 0; before && i < before->n_findings; i++)
-		if (!find(after, before->findings[i].code)) {
+		if (cleared(before, after, &before->findings[i])) {
 			ret->cleared[i / 64] |= UINT64_C(1) << i % 64;
 			findings = true;
 		}

@@ -221,8 +221,10 @@ static json_t *network_to_json(const struct network *n)
 	return whole(j, bad);
 }
 
-static json_t *observation_to_json(const struct report *r, const struct observation *o)
+/* A look that this build cannot judge keeps the judgement it came with: it was replayed. */
+static json_t *observation_to_json(const struct report *r, size_t i)
 {
+	const struct observation *o = &r->observations[i];
 	json_t *j = json_object();
 	struct words w;
 	enum code judged = observation_judge(o, &w);
@@ -230,6 +232,8 @@ static json_t *observation_to_json(const struct report *r, const struct observat
 	/* the node's own uptime, as in /proc/uptime */
 	usec_t ago = r->at > o->at ? r->at - o->at : 0;
 
+	if (!probe_by_name(o->probe))
+		judged = r->codes[i];
 	put(j, "name", json_string(o->probe), &bad);
 	put(j, "aspect", json_string(o->aspect), &bad);
 	put(j, "layer", json_string(layer_name(o->layer)), &bad);
@@ -265,7 +269,7 @@ json_t *report_to_json(const struct report *r, const struct report_meta *m)
 	for (int c = CONDITION_None + 1; c < _CONDITION_MAX && !bad; c++)
 		push(conditions, condition_to_json(r, m, c), &bad);
 	for (size_t i = 0; i < r->n_observations && !bad; i++)
-		push(looks, observation_to_json(r, &r->observations[i]), &bad);
+		push(looks, observation_to_json(r, i), &bad);
 	put(j, "findings", findings, &bad);
 	put(j, "conditions", conditions, &bad);
 	put(j, "network", network_to_json(&r->node.network), &bad);

@@ -132,7 +132,7 @@ static void test_rules_of_the_contract(void)
 	judge(&a);
 	IS(AwsNodeCrashLooping, "root");
 	IS(IpamdNotServing, "AwsNodeCrashLooping");
-	IS(CniConfigMissing, "AwsNodeCrashLooping");
+	IS(CniConfigMissing, "IpamdNotServing"); /* the direct cause */
 	ok(strcmp(because(&a, CODE_NodeNotReady), "root") != 0); /* judged last */
 	begin();
 	found(CODE_PathMtuBlackhole, "link", "");
