@@ -153,6 +153,12 @@ static int count_cards(struct text cards, const char *type, int card, unsigned *
 	return card >= 0 ? one : sum;
 }
 
+/* A row of another type need not be read where nobody asks whether the table is sound. */
+static bool is_of(const struct text *row, const char *type, size_t len)
+{
+	return row->len > len && row->p[len] == '\t' && memcmp(row->p, type, len) == 0;
+}
+
 int limits_parse(const char *table, size_t len, const char *cards, size_t cards_len,
                  const char *instance_type, struct limits *ret, unsigned *ret_bad_rows)
 {
@@ -161,9 +167,12 @@ int limits_parse(const char *table, size_t len, const char *cards, size_t cards_
 	bool known = false;
 	unsigned bad = 0;
 	char name[FIELD_MAX];
+	size_t type_len = strlen(instance_type);
 	int sum;
 
 	while (next_row(&t, &row)) {
+		if (!ret_bad_rows && !is_of(&row, instance_type, type_len))
+			continue;
 		if (parse_row(row, name, &l) < 0) {
 			bad++;
 		} else if (strcmp(name, instance_type) == 0) {

@@ -14,9 +14,11 @@
 
 enum { SLOTS_MAX = 48, PROBES_MAX = CONFIG_PROBES_MAX, STATE_FILE_MAX = 256 * 1024 };
 
-/* The status file is written at least this often, though nothing changed: a third of the time for
+/* The status file is written at least this often, though nothing changed: half of the time for
  * which readers may believe it. */
-static const usec_t write_every = STATUS_VALID_S / 3 * USEC_PER_SEC;
+static const usec_t write_every = STATUS_VALID_S / 2 * USEC_PER_SEC;
+/* A pass that comes so soon before that writes: we are awake anyway. */
+static const usec_t write_early = 6 * USEC_PER_SEC;
 /* A sink that failed is tried again after this long. */
 static const usec_t write_retry = 5 * USEC_PER_SEC;
 /* Events come in bursts (a directory is written file by file): look once they are over. */
@@ -381,7 +383,7 @@ static void pass(struct manager *m)
 	sink_console(&m->console, now, d.verdict);
 	if (d.verdict)
 		tell_manager(now);
-	due = m->written + (any_sink_failed(m) ? write_retry : write_every);
+	due = m->written + (any_sink_failed(m) ? write_retry : write_every - write_early);
 	if (d.material || now->at >= due)
 		write_files(m, now);
 	if (d.verdict || d.raised[0] || d.cleared[0] ||

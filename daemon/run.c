@@ -141,11 +141,13 @@ static int on_deadline(sd_event_source *s, uint64_t usec, void *userdata)
 int run_new(struct run **ret, struct run_context *c, const struct probe *p, unsigned slot,
             void *memory, usec_t timeout, bool woken, run_done_t done, void *userdata)
 {
-	struct run *r = calloc(1, sizeof(*r));
+	struct run *r = malloc(sizeof(*r));
 	int ret_code;
 
 	if (!r)
 		return -ENOMEM;
+	/* the observations, 60 KiB, are written one by one as they come */
+	memset(r, 0, offsetof(struct run, observations));
 	r->context = c;
 	r->probe = p;
 	r->slot = slot;

@@ -27,7 +27,9 @@ void schedule_init(struct schedule_slot *s, const struct probe *p, unsigned slot
 	                            .retry = p->retry ? p->retry : USEC_PER_SEC};
 	if (s->retry > s->every)
 		s->retry = s->every;
-	s->phase = (hash_text(seed, p->name) + slot * (s->every / slots)) % s->every;
+	/* One place for all probes of a machine: to wake up with cold caches costs more than most
+	 * looks do, and what several of them find together is one pass. */
+	s->phase = (seed + slot * (s->every / slots)) % s->every;
 	s->due = p->spread ? on_grid(s, now) : now;
 }
 

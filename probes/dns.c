@@ -18,6 +18,8 @@ enum {
 static const char resolv_path[] = "/etc/resolv.conf";
 static const usec_t patience = USEC_PER_SEC;
 static const usec_t hedge_after = 300 * USEC_PER_MSEC;
+/* Of the kernel's tables while no message says that they changed: a dump a look is dear. */
+static const usec_t tables_max_age = 60 * USEC_PER_SEC;
 static const enum dns_type types[N_TYPES] = {DNS_A, DNS_AAAA};
 
 struct ask {
@@ -164,7 +166,7 @@ static bool is_ipv6_only(struct run *r)
 {
 	const struct net *net;
 
-	return run_net(r, 5 * USEC_PER_SEC, &net) == 0 &&
+	return run_net(r, tables_max_age, &net) == 0 &&
 	       !net_default_route(net, AF_INET, RT_TABLE_MAIN) &&
 	       net_default_route(net, AF_INET6, RT_TABLE_MAIN);
 }

@@ -13,6 +13,8 @@
 enum { METADATA_BODY_MAX = 65536, KUBECONFIG_MAX = 262144, RESOLV_CONF_MAX = 65536 };
 
 static const usec_t slow = USEC_PER_SEC;
+/* Of the kernel's tables while no message says that they changed. */
+static const usec_t tables_max_age = 60 * USEC_PER_SEC;
 static const char id_path[] = "/latest/meta-data/instance-id";
 static const char document_path[] = "/latest/dynamic/instance-identity/document";
 
@@ -310,7 +312,7 @@ static bool has_route(struct run *r, const struct address *a)
 {
 	const struct net *net;
 
-	return run_net(r, 5 * USEC_PER_SEC, &net) == 0 &&
+	return run_net(r, tables_max_age, &net) == 0 &&
 	       (net_default_route(net, a->family, RT_TABLE_MAIN) ||
 	        net_route_to(net, a, RT_TABLE_MAIN));
 }
