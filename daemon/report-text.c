@@ -26,38 +26,76 @@ static const char *text_of(const json_t *j, const char *key)
 	return s ? s : "";
 }
 
-/* Characters, not bytes. Our own texts are narrow. */
-static size_t columns(const char *s, size_t bytes)
+/* The columns that a terminal gives a character: two to Hangul, CJK and full-width forms, none to
+ * combining marks. By table, not by locale: the daemon's and cron's is C. */
+static size_t width_of(uint32_t c)
 {
-	size_t n = 0;
+	static const struct {
+		uint32_t first, last;
+		uint8_t columns;
+	} table[] = {
+		{0x0300, 0x036F, 0},   {0x1100, 0x115F, 2},   {0x1160, 0x11FF, 0},
+		{0x200B, 0x200F, 0},   {0x2E80, 0x303E, 2},   {0x3041, 0xA4CF, 2},
+		{0xA960, 0xA97F, 2},   {0xAC00, 0xD7A3, 2},   {0xF900, 0xFAFF, 2},
+		{0xFE30, 0xFE6F, 2},   {0xFF00, 0xFF60, 2},   {0xFFE0, 0xFFE6, 2},
+		{0x1F300, 0x1FAFF, 2}, {0x20000, 0x3FFFD, 2},
+	};
 
-	for (size_t i = 0; i < bytes; i++)
-		n += ((unsigned char) s[i] & 0xC0) != 0x80;
+	for (size_t i = 0; i < ELEMENTS(table); i++)
+		if (c >= table[i].first && c <= table[i].last)
+			return table[i].columns;
+	return 1;
+}
+
+/* The first character of s[0..bytes): its length, at least 1, and its columns. */
+static size_t character(const char *s, size_t bytes, size_t *ret_columns)
+{
+	uint32_t c = (unsigned char) s[0];
+	size_t n = 1;
+
+	if (c >= 0xC0)
+		c &= c >= 0xF0 ? 0x07 : c >= 0xE0 ? 0x0F : 0x1F;
+	for (; n < bytes && n < 4 && ((unsigned char) s[n] & 0xC0) == 0x80; n++)
+		c = c << 6 | ((unsigned char) s[n] & 0x3F);
+	*ret_columns = width_of(c);
 	return n;
 }
 
-void text_wrap(FILE *out, const char *s, size_t at, size_t indent)
+/* How many of the bytes fit into so many columns, and how many columns these take. */
+static size_t fitting(const char *s, size_t bytes, size_t room, size_t *ret_columns)
 {
+	size_t n = 0, used = 0;
+
+	while (n < bytes) {
+		size_t columns, length = character(s + n, bytes - n, &columns);
+
+		if (used + columns > room && n > 0)
+			break;
+		n += length;
+		used += columns;
+	}
+	*ret_columns = used;
+	return n;
+}
+
+static void wrap(FILE *out, const char *s, size_t at, size_t indent, const char *tail)
+{
+	const size_t end = COLUMNS - strlen(tail);
 	bool first = true;
 
 	for (s += strspn(s, " "); *s; s += strspn(s, " ")) {
-		size_t bytes = strcspn(s, " "), width = columns(s, bytes);
+		size_t bytes = strcspn(s, " "), width;
 
-		if (!first && at + 1 + width > COLUMNS) {
-			(void) fprintf(out, "\n%*s", (int) indent, "");
+		(void) fitting(s, bytes, SIZE_MAX, &width);
+		if (!first && at + 1 + width > end) {
+			(void) fprintf(out, "%s\n%*s", tail, (int) indent, "");
 			at = indent;
 			first = true;
 		}
 		/* a word longer than a line is cut into lines: a terminal would wrap it anywhere */
-		while (at + width + !first > COLUMNS) {
-			size_t fit = 0, n = 0;
+		while (at + width + !first > end) {
+			size_t n, fit = fitting(s, bytes, end - at, &n);
 
-			while (fit < bytes && n < COLUMNS - at) {
-				fit++;
-				while (fit < bytes && ((unsigned char) s[fit] & 0xC0) == 0x80)
-					fit++;
-				n++;
-			}
 			(void) fprintf(out, "%.*s\n%*s", (int) fit, s, (int) indent, "");
 			s += fit;
 			bytes -= fit;
@@ -71,6 +109,16 @@ void text_wrap(FILE *out, const char *s, size_t at, size_t indent)
 		s += bytes;
 	}
 	(void) fputc('\n', out);
+}
+
+void text_wrap(FILE *out, const char *s, size_t at, size_t indent)
+{
+	wrap(out, s, at, indent, "");
+}
+
+void text_wrap_command(FILE *out, const char *s, size_t at, size_t indent)
+{
+	wrap(out, s, at, indent, " \\");
 }
 
 /* "12 s", "3 min", "2 h 10 min", "4 d 3 h". */
@@ -170,6 +218,34 @@ static void say_verdict(FILE *out, const json_t *status, const struct text_optio
 		               off(o, TONE_BOLD));
 	(void) fprintf(out, "  stage %s%s%s\n", text_of(v, "stage"), how_long[0] ? ", " : "",
 	               how_long);
+}
+
+/* A sound node whose pods still do not come: the next look is elsewhere. */
+static void say_outside(FILE *out, const json_t *node, const struct text_options *o)
+{
+	static const char *const head[] = {
+		"The node itself is sound; any trouble left lies outside it",
+		"노드 자체는 정상입니다. 문제가 있다면 노드 밖을 "
+		"확인하세요"};
+	static const char *const what[][3] = {{"provisioner", "quotas", "other nodes"},
+	                                      {"프로비저너 ", "할당량     ", "다른 노드  "}};
+	const char *cluster = text_of(node, "cluster"), *region = text_of(node, "region");
+	const bool ko = o->language == LANGUAGE_KO;
+	char line[256];
+
+	(void) text_format(line, sizeof(line), "%s%s%s%s:", head[ko], region[0] ? " (" : "", region,
+	                   region[0] ? ")" : "");
+	(void) fputc('\n', out);
+	text_wrap(out, line, 0, 2);
+	(void) fprintf(out, "  %-11s  kubectl get nodeclaims,nodepools; kubectl get events -A\n",
+	               what[ko][0]);
+	(void) fprintf(out, "  %-11s  aws service-quotas list-service-quotas --service-code ec2\n",
+	               what[ko][1]);
+	(void) fprintf(out, "  %-11s  ", what[ko][2]);
+	(void) text_format(line, sizeof(line), "aws eks list-access-entries --cluster-name %s",
+	                   cluster[0] ? cluster : "CLUSTER");
+	text_wrap_command(out, line, 15, 15);
+	(void) fprintf(out, "%15skubectl -n kube-system get configmap aws-auth -o yaml\n", "");
 }
 
 static void say_findings(FILE *out, const json_t *findings, const struct text_options *o)
@@ -358,6 +434,8 @@ void report_text(FILE *out, const json_t *status, const struct text_options *o)
 {
 	say_verdict(out, status, o);
 	say_identity(out, json_object_get(status, "node"), o);
+	if (strcmp(text_of(json_object_get(status, "verdict"), "state"), "healthy") == 0)
+		say_outside(out, json_object_get(status, "node"), o);
 	say_findings(out, json_object_get(status, "findings"), o);
 	say_layers(out, status, o);
 	say_network(out, json_object_get(status, "network"), o);
