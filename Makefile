@@ -83,7 +83,7 @@ $(B)/flags: FORCE
 $(B)/version: FORCE
 	$(call stamp,$(VERSION))
 $(call obj,$(shell grep -lw VERSION daemon/*.c)): $(B)/version
-$(call obj,$(shell grep -lw EMBED daemon/*.c)): $(wildcard packaging/data/*.tsv) packaging/catalog/texts.json
+$(call obj,$(shell grep -lw EMBED daemon/*.c)): $(wildcard packaging/data/*.tsv)
 
 deps:
 	$(Q)sh packaging/deps.sh

@@ -14,13 +14,12 @@
 #include "redact.h"
 #include "report-text.h"
 #include "sink.h"
-#include "texts.h"
 #include "version.h"
 #include "watch.h"
 
 struct options {
 	bool json, no_color, redact, help;
-	const char *root, *config, *only;
+	const char *root, *config, *only, *lang;
 	usec_t timeout;
 	int argc; /* what is left after the options */
 	char **argv;
@@ -85,9 +84,22 @@ static bool want_color(const struct options *o)
 	return !o->no_color && !(no && *no) && isatty(STDOUT_FILENO);
 }
 
+/* --lang, else the variables of POSIX in their order. */
+static enum language language_of(const struct options *o)
+{
+	const char *const from[] = {o->lang, getenv("LC_ALL"), getenv("LC_MESSAGES"),
+	                            getenv("LANG")};
+
+	for (size_t i = 0; i < ELEMENTS(from); i++)
+		if (from[i] && from[i][0])
+			return strncmp(from[i], "ko", 2) == 0 ? LANGUAGE_KO : LANGUAGE_EN;
+	return LANGUAGE_EN;
+}
+
 static int show(const json_t *status, const struct options *o)
 {
-	struct text_options text = {.color = want_color(o), .now = clock_realtime()};
+	struct text_options text = {
+		.color = want_color(o), .now = clock_realtime(), .language = language_of(o)};
 
 	if (o->json) {
 		if (json_dumpf(status, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) < 0 &&
@@ -614,79 +626,109 @@ static int verb_findings(const struct options *o)
 	return 0;
 }
 
-static void paragraph(const char *head, const char *text)
-{
-	(void) printf("\n%s\n  ", head);
-	text_wrap(stdout, text, 2, 2);
-}
+/* ---- explain ---- */
 
-/* The same text that `journalctl -x` and nodewhy-findings(7) show. */
-static void meaning(const char *code)
-{
-	_cleanup_(freep) char *title = NULL, *body = NULL;
-
-	if (texts_get(code, &title, &body) < 0)
-		return;
-	paragraph("What it means", title);
-	for (char *line = body, *end; line; line = end) {
-		end = strchr(line, '\n');
-		if (end)
-			*end++ = 0;
-		(void) fputs("  ", stdout);
-		text_wrap(stdout, line, 2, 2);
-	}
-}
+struct context {
+	struct node node;
+	char subject[SUBJECT_MAX]; /* of the finding, where this node has it now */
+};
 
 /* The node's own ids for the commands, when a status file is there. */
-static void identity_from_status(const struct options *o, struct node *ret)
+static void context_from_status(const struct options *o, const char *code, struct context *ret)
 {
 	_cleanup_(freep) struct observation *seen = calloc(LEDGER_MAX, sizeof(*seen));
 	_cleanup_(freep) char *text = NULL;
 	enum code judged[LEDGER_MAX];
 	struct files *f = NULL;
-	json_t *j = NULL;
+	json_t *j = NULL, *finding;
 	usec_t uptime;
 	char why[256];
-	size_t len, n;
+	size_t len, n, i;
 
-	*ret = (struct node){0};
+	*ret = (struct context){0};
 	if (seen && files_new(&f, o->root) == 0 &&
 	    file_read(f, "/run/nodewhy/status.json", STATUS_FILE_MAX, &text, &len) == 0) {
 		j = json_loadb(text, len, 0, NULL);
-		(void) report_observations_from_json(j, seen, judged, LEDGER_MAX, &n, ret, &uptime,
-		                                     why, sizeof(why));
+		(void) report_observations_from_json(j, seen, judged, LEDGER_MAX, &n, &ret->node,
+		                                     &uptime, why, sizeof(why));
+	}
+	json_array_foreach (json_object_get(j, "findings"), i, finding) {
+		const char *c = json_string_value(json_object_get(finding, "code"));
+		const char *s = json_string_value(json_object_get(finding, "subject"));
+
+		if (c && s && strcmp(c, code) == 0 && !ret->subject[0])
+			(void) text_clean(ret->subject, sizeof(ret->subject), s, strlen(s));
 	}
 	json_decref(j);
 	files_free(f);
 }
 
+enum part { MEANS, DECIDED, CONFUSED, TYPE, OTHERWISE, REMEDY, LAYERS, SAID, _PART_MAX };
+
+static const char *const heads[_LANGUAGE_MAX][_PART_MAX] = {
+	[LANGUAGE_EN] = {"What it means", "How it was decided", "What else it could be",
+                         "What to type", "If nothing is done", "In one line",
+                         "It is only a consequence when one of these layers is at fault",
+                         "What this node said of it"},
+	[LANGUAGE_KO] = {"의미", "판단 근거", "혼동하기 쉬운 것", "입력할 명령", "그대로 두면",
+                         "한 줄 조치", "다음 계층에 문제가 있으면 이것은 그 결과입니다",
+                         "이 노드의 기록"},
+};
+
+static void paragraph(enum language l, enum part part, const char *text, const struct context *c)
+{
+	char filled[2048];
+
+	remedy_fill(text, &c->node, c->subject, filled, sizeof(filled));
+	(void) printf("\n%s\n", heads[l][part]);
+	for (char *s = filled, *next; s; s = next) {
+		next = strchr(s, '\n');
+		if (next)
+			*next++ = 0;
+		(void) printf("  ");
+		if (part == TYPE || part == SAID)
+			text_wrap_command(stdout, s, 2, 6);
+		else
+			text_wrap(stdout, s, 2, 2);
+	}
+}
+
 static int verb_explain(const struct options *o)
 {
 	enum code code = code_from_name(o->argv[0]);
+	enum language l = language_of(o);
+	const struct explanation *e;
+	struct context context;
 	const struct cause *c;
-	char text[REMEDY_MAX];
-	struct node node;
+	char text[512] = "";
 
 	if (code == CODE_NONE)
 		return fail(EX_USAGE, "there is no code %s (nodewhy findings lists them)",
 		            o->argv[0]);
 	c = cause_of(code);
-	(void) printf("%s\n%s, layer %s, node condition %s\n", c->name, severity_name(c->severity),
+	e = explanation_of(code, l);
+	context_from_status(o, c->name, &context);
+	(void) text_format(text, sizeof(text), "%s: %s", c->name, e ? e->title : c->decided_by);
+	text_wrap(stdout, text, 0, 2);
+	(void) printf("(%s, layer %s, node condition %s)\n", severity_name(c->severity),
 	              layer_name(c->layer), condition_name(c->condition));
-	meaning(c->name);
-	paragraph("Decided by", c->decided_by);
-	identity_from_status(o, &node);
-	remedy_fill(c->remedy, &node, "", text, sizeof(text));
-	paragraph("What to do", text);
+	if (e) {
+		paragraph(l, MEANS, e->means, &context);
+		paragraph(l, DECIDED, e->decided, &context);
+		paragraph(l, CONFUSED, e->confused, &context);
+		paragraph(l, TYPE, e->type, &context);
+		paragraph(l, OTHERWISE, e->otherwise, &context);
+	}
+	paragraph(l, REMEDY, c->remedy, &context);
 	text[0] = 0;
-	for (int l = 0; l < _LAYER_MAX; l++)
-		if (needs[c->layer] & UINT32_C(1) << l)
+	for (int i = 0; i < _LAYER_MAX; i++)
+		if (needs[c->layer] & UINT32_C(1) << i)
 			(void) text_append(text, sizeof(text), "%s%s", text[0] ? ", " : "",
-			                   layer_name((enum layer) l));
-	paragraph("It is only a consequence when one of these layers is at fault",
-	          text[0] ? text : "none: it is always a root");
+			                   layer_name((enum layer) i));
+	if (text[0])
+		paragraph(l, LAYERS, text, &context);
 	(void) text_format(text, sizeof(text), "journalctl -t nodewhy NODEWHY_CODE=%s", c->name);
-	paragraph("What this node said of it", text);
+	paragraph(l, SAID, text, &context);
 	return 0;
 }
 
@@ -734,6 +776,7 @@ static int help(void)
 		"  --only A[,B]      only these probes, and those they build on\n"
 		"  --timeout S       end a check after so many seconds (10)\n"
 		"  --no-color        plain text; NO_COLOR is honoured too\n"
+		"  --lang en|ko      the language of explain, instead of the locale's\n"
 		"  --help            this text\n\n"
 		"exit code of check, status, replay: 0 healthy or starting, 1 degraded, 2 broken,\n"
 		"3 cannot tell; 64 wrong usage, 70 own failure");
@@ -753,7 +796,7 @@ static int parse_timeout(const char *s, usec_t *ret)
 
 static int parse(int argc, char *argv[], struct options *o)
 {
-	enum { JSON = 256, REDACT, ROOT, CONFIG, ONLY, TIMEOUT, NO_COLOR };
+	enum { JSON = 256, REDACT, ROOT, CONFIG, ONLY, TIMEOUT, NO_COLOR, LANG };
 	static const struct option known[] = {
 		{"redact", no_argument, NULL, REDACT},
 		{"json", no_argument, NULL, JSON},
@@ -762,6 +805,7 @@ static int parse(int argc, char *argv[], struct options *o)
 		{"only", required_argument, NULL, ONLY},
 		{"timeout", required_argument, NULL, TIMEOUT},
 		{"no-color", no_argument, NULL, NO_COLOR},
+		{"lang", required_argument, NULL, LANG},
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
@@ -793,6 +837,11 @@ static int parse(int argc, char *argv[], struct options *o)
 			break;
 		case NO_COLOR:
 			o->no_color = true;
+			break;
+		case LANG:
+			if (strcmp(optarg, "en") != 0 && strcmp(optarg, "ko") != 0)
+				return fail(EX_USAGE, "--lang %s is neither en nor ko", optarg);
+			o->lang = optarg;
 			break;
 		case 'h':
 			o->help = true;

@@ -26,21 +26,22 @@ static const char *text_of(const json_t *j, const char *key)
 	return s ? s : "";
 }
 
-void text_wrap(FILE *out, const char *s, size_t at, size_t indent)
+static void wrap(FILE *out, const char *s, size_t at, size_t indent, const char *tail)
 {
+	const size_t end = COLUMNS - strlen(tail);
 	bool first = true;
 
 	for (s += strspn(s, " "); *s; s += strspn(s, " ")) {
 		size_t bytes = strcspn(s, " "), width = text_columns(s, bytes);
 
-		if (!first && at + 1 + width > COLUMNS) {
-			(void) fprintf(out, "\n%*s", (int) indent, "");
+		if (!first && at + 1 + width > end) {
+			(void) fprintf(out, "%s\n%*s", tail, (int) indent, "");
 			at = indent;
 			first = true;
 		}
 		/* a word longer than a line is cut into lines: a terminal would wrap it anywhere */
-		while (at + width + !first > COLUMNS) {
-			size_t fit = text_fit(s, bytes, COLUMNS - at);
+		while (at + width + !first > end) {
+			size_t fit = text_fit(s, bytes, end - at);
 
 			(void) fprintf(out, "%.*s\n%*s", (int) fit, s, (int) indent, "");
 			s += fit;
@@ -55,6 +56,16 @@ void text_wrap(FILE *out, const char *s, size_t at, size_t indent)
 		s += bytes;
 	}
 	(void) fputc('\n', out);
+}
+
+void text_wrap(FILE *out, const char *s, size_t at, size_t indent)
+{
+	wrap(out, s, at, indent, "");
+}
+
+void text_wrap_command(FILE *out, const char *s, size_t at, size_t indent)
+{
+	wrap(out, s, at, indent, " \\");
 }
 
 /* "12 s", "3 min", "2 h 10 min", "4 d 3 h". */
@@ -156,6 +167,34 @@ static void say_verdict(FILE *out, const json_t *status, const struct text_optio
 		               (int) text_fit(root, strlen(root), 26), root, off(o, TONE_BOLD));
 	(void) fprintf(out, "  stage %.*s%s%s\n", (int) text_fit(stage, strlen(stage), 13), stage,
 	               how_long[0] ? ", " : "", how_long);
+}
+
+/* A sound node whose pods still do not come: the next look is elsewhere. */
+static void say_outside(FILE *out, const json_t *node, const struct text_options *o)
+{
+	static const char *const head[] = {
+		"The node itself is sound; any trouble left lies outside it",
+		"노드 자체는 정상입니다. 문제가 있다면 노드 밖을 "
+		"확인하세요"};
+	static const char *const what[][3] = {{"provisioner", "quotas", "other nodes"},
+	                                      {"프로비저너 ", "할당량     ", "다른 노드  "}};
+	const char *cluster = text_of(node, "cluster"), *region = text_of(node, "region");
+	const bool ko = o->language == LANGUAGE_KO;
+	char line[256];
+
+	(void) text_format(line, sizeof(line), "%s%s%s%s:", head[ko], region[0] ? " (" : "", region,
+	                   region[0] ? ")" : "");
+	(void) fputc('\n', out);
+	text_wrap(out, line, 0, 2);
+	(void) fprintf(out, "  %-11s  kubectl get nodeclaims,nodepools; kubectl get events -A\n",
+	               what[ko][0]);
+	(void) fprintf(out, "  %-11s  aws service-quotas list-service-quotas --service-code ec2\n",
+	               what[ko][1]);
+	(void) fprintf(out, "  %-11s  ", what[ko][2]);
+	(void) text_format(line, sizeof(line), "aws eks list-access-entries --cluster-name %s",
+	                   cluster[0] ? cluster : "CLUSTER");
+	text_wrap_command(out, line, 15, 15);
+	(void) fprintf(out, "%15skubectl -n kube-system get configmap aws-auth -o yaml\n", "");
 }
 
 static void say_findings(FILE *out, const json_t *findings, const struct text_options *o)
@@ -358,6 +397,8 @@ void report_text(FILE *out, const json_t *status, const struct text_options *o)
 {
 	say_verdict(out, status, o);
 	say_identity(out, json_object_get(status, "node"), o);
+	if (strcmp(text_of(json_object_get(status, "verdict"), "state"), "healthy") == 0)
+		say_outside(out, json_object_get(status, "node"), o);
 	say_findings(out, json_object_get(status, "findings"), o);
 	say_layers(out, status, o);
 	say_network(out, json_object_get(status, "network"), o);

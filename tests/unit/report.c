@@ -203,15 +203,94 @@ static void test_conditions(void)
 	ok(strncmp(s, "2\n", 2) == 0);
 }
 
+/* Every character of three bytes in what these tests write is Hangul, but "…". */
 static size_t widest(const char *s)
 {
 	size_t max = 0, n = 0;
 
 	for (; *s; s++) {
 		n = *s == '\n' ? 0 : n + (((unsigned char) *s & 0xC0) != 0x80);
+		if (((unsigned char) *s & 0xF0) == 0xE0 && strncmp(s, "…", 3) != 0)
+			n++;
 		max = n > max ? n : max;
 	}
 	return max;
+}
+
+static char *wrapped(void (*how)(FILE *, const char *, size_t, size_t), const char *s, size_t at,
+                     size_t indent)
+{
+	char *out = NULL;
+	size_t len;
+	FILE *f = open_memstream(&out, &len);
+
+	how(f, s, at, indent);
+	(void) fclose(f);
+	return out;
+}
+
+static void test_wrap(void)
+{
+	char forty[121] = "", word[400] = "", *s;
+
+	for (int i = 0; i < 40; i++)
+		strcat(forty, "가");
+	s = wrapped(text_wrap, forty, 0, 2); /* just fits: two columns each */
+	ok(strlen(s) == 121 && widest(s) == 80);
+	free(s);
+	s = wrapped(text_wrap, forty, 1, 2); /* one column less: a syllable is never halved */
+	ok(strncmp(s + 39 * 3, "\n  가\n", 7) == 0);
+	free(s);
+	for (int i = 0; i < 100; i++)
+		strcat(word, "각");
+	s = wrapped(text_wrap, word, 7, 3);
+	ok(widest(s) <= 80 && widest(s) >= 79);
+	free(s);
+	s = wrapped(text_wrap,
+	            "노드 스스로 메타데이터로 가는 길을 막고 있습니다. 파드를 막으려던 규칙이 "
+	            "OUTPUT에 걸린 경우가 많습니다. 확인하세요.",
+	            2, 2);
+	ok(widest(s) <= 80 && strchr(s, '\n') != strrchr(s, '\n'));
+	free(s);
+	s = wrapped(text_wrap, "\xEA\xB0 cut \xFF\xFE off \xF0\x9F", 0, 0); /* not UTF-8 */
+	ok(strcmp(s, "\xEA\xB0 cut \xFF\xFE off \xF0\x9F\n") == 0);
+	free(s);
+	s = wrapped(text_wrap_command,
+	            "aws ec2 describe-subnets --region ap-northeast-2 --subnet-ids "
+	            "subnet-0123456789abcdef0 --output text",
+	            2, 6);
+	ok(strstr(s, " \\\n      ") && widest(s) + 2 <= 80);
+	free(s);
+}
+
+static void test_outside(void)
+{
+	struct text_options o = {0};
+	json_t *j = json_pack("{s:{s:s}, s:{s:s, s:s}}", "verdict", "state", "healthy", "node",
+	                      "region", "ap-northeast-2", "cluster", "shop");
+	json_t *bad = json_pack("{s:{s:s}}", "verdict", "state", "degraded");
+	char *out = NULL;
+	size_t len;
+	FILE *f = open_memstream(&out, &len);
+
+	report_text(f, j, &o);
+	(void) fclose(f);
+	ok(strstr(out, "sound") && strstr(out, "ap-northeast-2") && widest(out) <= 80 &&
+	   strstr(out, "list-access-entries --cluster-name shop\n"));
+	free(out);
+	f = open_memstream(&out, &len);
+	o.language = LANGUAGE_KO;
+	report_text(f, j, &o);
+	(void) fclose(f);
+	ok(strstr(out, "정상") && strstr(out, "aws-auth") && widest(out) <= 80);
+	free(out);
+	f = open_memstream(&out, &len);
+	report_text(f, bad, &o);
+	(void) fclose(f);
+	ok(!strstr(out, "정상") && !strstr(out, "aws-auth"));
+	free(out);
+	json_decref(j);
+	json_decref(bad);
 }
 
 static void test_text(void)
@@ -267,6 +346,8 @@ int main(void)
 	test_out_of_memory();
 	test_conditions();
 	test_text();
+	test_wrap();
+	test_outside();
 	test_messages();
 	return done();
 }
