@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <limits.h>
 #include <locale.h>
 #include <sys/prctl.h>
 #include <sysexits.h>
@@ -578,9 +579,8 @@ static json_t *load_bounded(const char *path, json_error_t *ret_error)
 	return j;
 }
 
-static int verb_replay(const struct options *o)
+static int replay(const struct options *o, const char *path)
 {
-	const char *path = o->argv[0];
 	json_error_t error;
 	char why[256] = "";
 	json_t *in, *out = NULL;
@@ -597,9 +597,25 @@ static int verb_replay(const struct options *o)
 		return fail(EX_SOFTWARE, "out of memory");
 	if (r < 0)
 		return fail(3, "%s: %s", path, why);
+	if (o->argc > 1 && !o->json)
+		(void) printf("%s\n", path);
 	r = show(out, o);
 	json_decref(out);
 	return r;
+}
+
+/* Several are shown one after the other, and the worst of them is the exit code. */
+static int verb_replay(const struct options *o)
+{
+	int worst = 0;
+
+	for (int i = 0; i < o->argc; i++) {
+		int r = replay(o, o->argv[i]);
+
+		if (r > worst)
+			worst = r;
+	}
+	return worst;
 }
 
 /* ---- the catalogue ---- */
@@ -755,7 +771,7 @@ static const struct verb verbs[] = {
          1},
 	{"explain", "CODE", "what a finding means and what to type", verb_explain, 1, 1},
 	{"findings", "", "the whole catalogue", verb_findings, 0, 0},
-	{"replay", "FILE", "diagnose a status file again, on any machine", verb_replay, 1, 1},
+	{"replay", "FILE", "diagnose a status file again, on any machine", verb_replay, 1, INT_MAX},
 	{"condition", "TYPE", "for node-problem-detector: exit 0, 1 or 2 and a line",
          verb_condition, 1, 1},
 	{"version", "", "version and build", verb_version, 0, 0},

@@ -132,7 +132,7 @@ static void test_rules_of_the_contract(void)
 	judge(&a);
 	IS(AwsNodeCrashLooping, "root");
 	IS(IpamdNotServing, "AwsNodeCrashLooping");
-	IS(CniConfigMissing, "IpamdNotServing"); /* the direct cause */
+	IS(CniConfigMissing, "IpamdNotServing");                 /* the direct cause */
 	ok(strcmp(because(&a, CODE_NodeNotReady), "root") != 0); /* judged last */
 	begin();
 	found(CODE_PathMtuBlackhole, "link", "");
@@ -144,6 +144,60 @@ static void test_rules_of_the_contract(void)
 	found(CODE_ImdsNotEc2, "imds", "");
 	judge(&a);
 	ok(a.verdict.state == STATE_HEALTHY && a.verdict.root == -1 && a.n_findings == 1);
+}
+
+/* A fault explains only what its subject covers, and only what it can reach. */
+static void test_cover(void)
+{
+	begin();
+	found(CODE_NameNotFound, "dns", "ec2");
+	found(CODE_EndpointTimeout, "endpoint", "ecr.api");
+	found(CODE_SandboxImageMissing, "runtime", "eks/pause:3.5");
+	found(CODE_ApiServerUnresolvable, "apiserver", "");
+	found(CODE_KubeletCrashLooping, "kubelet", "kubelet.service");
+	judge(&a);
+	IS(SandboxImageMissing, "EndpointTimeout");
+	IS(EndpointTimeout, "root");
+	IS(ApiServerUnresolvable, "root"); /* no AWS endpoint's name is that of the cluster */
+	IS(KubeletCrashLooping, "ApiServerUnresolvable");
+	begin();
+	found(CODE_EndpointTimeout, "endpoint", "sts");
+	found(CODE_SandboxImageMissing, "runtime", "eks/pause:3.5");
+	found(CODE_ImagePullDenied, "runtime", "");
+	judge(&a);
+	IS(SandboxImageMissing, "root");
+	IS(ImagePullDenied, "SandboxImageMissing");
+	begin();
+	found(CODE_CredentialsMissing, "credentials", "");
+	found(CODE_NodeUnauthorized, "identity", "");
+	found(CODE_IpamdNotServing, "ipamd", "");
+	judge(&a);
+	IS(NodeUnauthorized, "root"); /* without credentials there is no token to refuse */
+	facts[0].code = CODE_CredentialsExpired;
+	judge(&a);
+	IS(NodeUnauthorized, "CredentialsExpired"); /* the token is signed with them */
+	begin();
+	found(CODE_DiskFull, "host", "/");
+	found(CODE_ImdsUnreachable, "imds", "");
+	found(CODE_RuntimeUnresponsive, "runtime", "");
+	found(CODE_CniConfigInvalid, "cni-config", "10-aws.conflist");
+	found(CODE_ImdsHopLimitLow, "imds-hop-limit", "");
+	found(CODE_NodeNotReady, "identity", "");
+	judge(&a);
+	IS(ImdsUnreachable, "root");  /* a full disk stops no packet */
+	IS(CniConfigInvalid, "root"); /* a broken file is a fault of its own */
+	IS(RuntimeUnresponsive, "DiskFull");
+	IS(NodeNotReady, "CniConfigInvalid");
+	begin();
+	found(CODE_ImdsHopLimitLow, "imds-hop-limit", "");
+	found(CODE_NodeNotReady, "identity", "");
+	judge(&a);
+	IS(NodeNotReady, "ImdsHopLimitLow"); /* any finding but a notice */
+	begin();
+	found(CODE_SpotInterruption, "lifecycle", "");
+	found(CODE_NodeNotReady, "identity", "");
+	judge(&a);
+	IS(NodeNotReady, "root");
 }
 
 static void test_merge(void)
@@ -214,6 +268,21 @@ static void test_diff(void)
 	judge(&a);
 	report_diff(&b, &a, &d);
 	ok(!d.material); /* times alone are no news */
+	/* one code twice, with causes of their own: news is told by the subject */
+	begin();
+	found(CODE_NameNotFound, "dns", "ec2");
+	found(CODE_EndpointTimeout, "endpoint", "ec2");
+	found(CODE_EndpointTimeout, "endpoint", "sts");
+	judge(&a);
+	judge(&b);
+	report_diff(&a, &b, &d);
+	ok(a.n_findings == 3 && !d.raised[0] && !d.cleared[0]);
+	n--;
+	judge(&b);
+	report_diff(&a, &b, &d);
+	ok(b.n_findings == 2 && !d.raised[0] && diff_bit(d.cleared, 1) && !diff_bit(d.cleared, 2));
+	report_diff(&b, &a, &d);
+	ok(diff_bit(d.raised, 1) && !diff_bit(d.raised, 2) && !d.cleared[0]);
 	begin();
 	saw(OUTCOME_OK, LAYER_METADATA, "imds", "");
 	judge(&a);
@@ -257,6 +326,7 @@ int main(void)
 	test_chain();
 	test_two_roots();
 	test_rules_of_the_contract();
+	test_cover();
 	test_merge();
 	test_states();
 	test_remedy();
