@@ -87,6 +87,8 @@ $(call obj,$(shell grep -lw EMBED daemon/*.c)): $(wildcard packaging/data/*.tsv)
 
 deps:
 	$(Q)sh packaging/deps.sh
+deps-%:
+	$(Q)sh packaging/deps.sh --$*
 
 # The rules are kept by the release objects: a sanitizer adds symbols of its own.
 build-check: all $(call bin,$(UNIT) $(FUZZ) $(TOOLS))
@@ -99,11 +101,11 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
 GIVE_BACK = r=$$?; [ "$$(id -u)" != 0 ] || chown -hR --reference=. build; exit $$r
 check: build-check
 	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy $(PYTHON) tests/tally $(CHECKS)
-test: deps
+test: deps-test
 	$(Q)$(MAKE) --no-print-directory test-all
 test-all: build-check
 	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy $(PYTHON) tests/tally $(CHECKS) $(WORLD); $(GIVE_BACK)
-demo: deps
+demo: deps-demo
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy sh tests/demo.sh; $(GIVE_BACK)
 run: all

@@ -341,27 +341,41 @@ static void cell(FILE *out, const char *s, size_t columns, bool right, const cha
 	               right ? 0 : (int) pad, "", after);
 }
 
+static bool known(const json_t *j, const char *key)
+{
+	return json_is_number(json_object_get(j, key));
+}
+
+/* "2 of 3", or "2" where no limit is known: of an IPv6 cluster, or of an unknown type. */
+static void share(char *dst, size_t size, const json_t *j, const char *have, const char *max)
+{
+	char limit[16];
+
+	number(dst, size, j, have);
+	number(limit, sizeof(limit), j, max);
+	if (known(j, max))
+		(void) text_append(dst, size, " of %s", limit);
+}
+
 static void say_network(FILE *out, const json_t *network, const struct text_options *o)
 {
 	enum { ROWS = 8 };
 	const json_t *enis = json_object_get(network, "enis"), *e;
-	char have[16], max[16], ips[16], ips_max[16], pods[16], kubelet[16], type[16], line[256];
+	char enis_of[40], ips_of[40], pods[16], kubelet[16], type[16], line[256];
 	size_t i;
 
 	if (json_array_size(enis) == 0)
 		return;
-	number(have, sizeof(have), network, "enis_attached");
-	number(max, sizeof(max), network, "enis_max");
-	number(ips, sizeof(ips), network, "ips_assigned");
-	number(ips_max, sizeof(ips_max), network, "ips_max");
+	share(enis_of, sizeof(enis_of), network, "enis_attached", "enis_max");
+	share(ips_of, sizeof(ips_of), network, "ips_assigned", "ips_max");
 	number(pods, sizeof(pods), network, "pod_ips_in_use");
 	number(kubelet, sizeof(kubelet), network, "max_pods");
 	number(type, sizeof(type), network, "max_pods_by_type");
-	(void) text_format(
-		line, sizeof(line),
-		"ENIs %s of %s, addresses %s of %s assigned, %s in use by pods, max pods %s "
-		"(type allows %s)",
-		have, max, ips, ips_max, pods, kubelet, type);
+	(void) text_format(line, sizeof(line),
+	                   "ENIs %s, addresses %s assigned, %s in use by pods, max pods %s",
+	                   enis_of, ips_of, pods, kubelet);
+	if (known(network, "max_pods_by_type"))
+		(void) text_append(line, sizeof(line), " (type allows %s)", type);
 	(void) fputc('\n', out);
 	text_wrap(out, line, 0, 2);
 	(void) fprintf(out, "  %s%-9s %-21s %4s %3s  %-15s %5s %4s %4s%s\n", on(o, TONE_DIM),

@@ -1,36 +1,43 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs what building, testing, linting and the demo need, with apt-get or dnf. Quick when all is there.
-# deps.sh --list prints the names and installs nothing; deps.sh --build takes only what compiling needs.
+# deps.sh [--build | --demo | --test]: only what compiling needs, and the demo, and the tests: compilers and analysers of
+# `make lint` and `make fuzz` are most of the whole. deps.sh --list prints all the names and installs nothing.
 set -eu
 
-deb_build='build-essential pkg-config libsystemd-dev libcurl4-openssl-dev libjansson-dev libmnl-dev libc-ares-dev libssl-dev git'
-deb_rest='python3 python3-venv iproute2 nftables iptables curl openssl systemd systemd-container procps clang clang-format clang-tidy cppcheck shellcheck mandoc busybox'
+deb_build='gcc libc6-dev make pkg-config libsystemd-dev libcurl4-openssl-dev libjansson-dev libmnl-dev libc-ares-dev libssl-dev git'
+deb_demo='python3 iproute2 nftables openssl'
+deb_test='python3-venv curl systemd systemd-container busybox mandoc'
+deb_lint='iptables procps clang clang-format clang-tidy cppcheck shellcheck'
 rpm_build='gcc make binutils pkgconf-pkg-config systemd-devel libcurl-devel jansson-devel libmnl-devel c-ares-devel openssl-devel git'
-rpm_rest='python3 iproute nftables iptables-nft openssl systemd systemd-container procps-ng util-linux diffutils'
+rpm_demo='python3 iproute nftables openssl util-linux'
+rpm_test='systemd systemd-container diffutils'
+rpm_lint='iptables-nft procps-ng'
 # Not in every rpm distribution (AL2023 has no cppcheck, shellcheck or mandoc): taken where they are there, and only
 # `make lint` and `make fuzz` miss them.
 rpm_wish='clang clang-tools-extra cppcheck ShellCheck mandoc busybox'
 
+wish=
 if command -v apt-get >/dev/null; then
-	kind=deb want="$deb_build $deb_rest" only=$deb_build wish=
+	kind=deb build=$deb_build demo=$deb_demo test=$deb_test lint=$deb_lint
 elif command -v dnf >/dev/null; then
-	kind=rpm want="$rpm_build $rpm_rest" only=$rpm_build wish=$rpm_wish
+	kind=rpm build=$rpm_build demo=$rpm_demo test=$rpm_test lint=$rpm_lint wish=$rpm_wish
 else
 	echo 'deps: neither apt-get nor dnf is here: see packaging/deps.sh for what is needed' >&2
 	exit 1
 fi
+want="$build $demo $test $lint"
 case ${1-} in
 --list)
 	echo "$want $wish"
 	exit
 	;;
---build)
-	want=$only wish=
-	;;
+--build) want=$build wish= ;;
+--demo) want="$build $demo" wish= ;;
+--test) want="$build $demo $test" wish= ;;
 '') ;;
 *)
-	echo 'usage: deps.sh [--list | --build]' >&2
+	echo 'usage: deps.sh [--list | --build | --demo | --test]' >&2
 	exit 64
 	;;
 esac

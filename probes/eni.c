@@ -730,8 +730,9 @@ static void observe_network(struct run *r, const struct net *net)
 	observation_number(o, "ipv6", n->ipv6);
 	observation_number(o, "complete", n->enis_complete);
 	observation_number(o, "partial", net->partial);
-	observation_detail(o, "%d ENIs, %d pod addresses in use%s", n->enis_attached,
-	                   n->pod_ips_in_use,
+	observation_detail(o, "%d ENI%s, %d pod address%s in use%s", n->enis_attached,
+	                   n->enis_attached == 1 ? "" : "s", n->pod_ips_in_use,
+	                   n->pod_ips_in_use == 1 ? "" : "es",
 	                   ((const struct memory *) run_memory(r))->listed
 	                           ? ""
 	                           : ", by the kernel alone: metadata is silent");

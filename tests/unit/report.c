@@ -315,6 +315,14 @@ static void test_text(void)
 	report_text(f, j, &o);
 	(void) fclose(f);
 	ok(strchr(out, '\033') != NULL);
+	ok(strstr(out, "ENIs 2 of 3, addresses 18 of 27 assigned") != NULL);
+	free(out);
+	out = NULL;
+	json_object_set_new(json_object_get(j, "network"), "ips_max", json_null());
+	f = open_memstream(&out, &len);
+	report_text(f, j, &o); /* an IPv6 cluster has no such limit */
+	(void) fclose(f);
+	ok(strstr(out, "ENIs 2 of 3, addresses 18 assigned") != NULL);
 	json_decref(j);
 	free(out);
 	out = NULL;
