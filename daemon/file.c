@@ -384,7 +384,6 @@ int file_mkdir(const struct files *f, const char *path, mode_t mode)
 	_cleanup_(closep) int dir = -1;
 	struct stat st;
 	const char *name;
-	int r;
 
 	dir = open_parent(f, path, &name);
 	if (dir < 0)
@@ -393,8 +392,7 @@ int file_mkdir(const struct files *f, const char *path, mode_t mode)
 		return 0;
 	if (errno != EEXIST)
 		return -errno;
-	r = file_stat(f, path, &st);
-	if (r < 0)
-		return r;
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
 	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }

@@ -38,5 +38,6 @@ int file_open(const struct files *f, const char *path, int flags);
  * -ENOSPC, -EROFS … and the old file stays. */
 int file_replace(const struct files *f, const char *path, const void *data, size_t len,
                  mode_t mode);
-/* Makes one directory level below the root if it is not there. */
+/* Makes one directory level below the root if it is not there. -ENOTDIR for a link, wherever it
+ * leads: whoever may write beside us would choose where we write. */
 int file_mkdir(const struct files *f, const char *path, mode_t mode);

@@ -128,7 +128,8 @@ static int make_manager(struct manager **ret, const struct options *o, enum sche
 	config_init(config);
 	r = config_load(config, o->config, on_config_warning, (void *) log);
 	if (r < 0)
-		return fail(EX_USAGE, "cannot read %s: %s", o->config, strerror(-r));
+		return fail(errno_is_ours(r) ? EX_SOFTWARE : EX_USAGE, "cannot read %s: %s",
+		            o->config ? o->config : "/etc/nodewhy", strerror(-r));
 	/* what a probe holds for a moment (a token) must not end in a core file */
 	(void) prctl(PR_SET_DUMPABLE, 0);
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0 ||
@@ -256,7 +257,8 @@ static int load_status(const struct options *o, struct files **ret_files, json_t
 
 	r = files_new(ret_files, o->root);
 	if (r < 0)
-		return fail(EX_USAGE, "cannot open %s: %s", o->root, strerror(-r));
+		return fail(errno_is_ours(r) ? EX_SOFTWARE : EX_USAGE, "cannot open %s: %s",
+		            o->root, strerror(-r));
 	r = file_read(*ret_files, "/run/nodewhy/status.json", STATUS_FILE_MAX, &text, &len);
 	if (r == -ENOENT)
 		return fail(3, "no status file: is the daemon running? (systemctl status nodewhy; "

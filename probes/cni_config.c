@@ -26,6 +26,8 @@ struct dirs {
 	char imports[IMPORTS_MAX][PATH_BYTES];
 	size_t n_imports;
 	bool config_found; /* a configuration of containerd was read */
+	int unreadable;    /* errno of one that is there and was not: where it looks is a guess */
+	char unread[PATH_BYTES];
 };
 
 /* What one network configuration says. */
@@ -100,6 +102,10 @@ static int read_containerd(struct run *r, const char *path, struct dirs *d)
 	int e;
 
 	e = run_read(r, path, CONFIG_BYTES, &text, &len);
+	if (e < 0 && e != -ENOENT && e != -ENOTDIR) {
+		d->unreadable = -e;
+		(void) text_format(d->unread, sizeof(d->unread), "%s", path);
+	}
 	if (e < 0)
 		return e;
 	d->config_found = true;
@@ -377,7 +383,9 @@ static struct binaries check_binaries(struct run *r, const struct dirs *d, const
 static void observe_binaries(struct run *r, const struct binaries *b)
 {
 	struct state *s = run_state(r);
-	enum outcome outcome = b->n_missing        ? OUTCOME_ABSENT
+	bool guess = s->dirs.unreadable && (b->n_missing || b->not_executable);
+	enum outcome outcome = guess               ? OUTCOME_UNKNOWN
+	                       : b->n_missing      ? OUTCOME_ABSENT
 	                       : b->not_executable ? OUTCOME_DENIED
 	                       : b->unreadable     ? OUTCOME_UNKNOWN
 	                                           : OUTCOME_OK;
@@ -388,6 +396,11 @@ static void observe_binaries(struct run *r, const struct binaries *b)
 	observation_number(o, "plugins", (int64_t) s->config.n_types);
 	if (b->missing[0])
 		observation_text(o, "missing", "%s", b->missing);
+	if (guess) {
+		observation_detail(o, "cannot read %s: %s", s->dirs.unread,
+		                   strerrordesc_np(s->dirs.unreadable));
+		return;
+	}
 	observation_detail(o, "%s%s%s",
 	                   outcome == OUTCOME_OK        ? "every plugin is executable"
 	                   : outcome == OUTCOME_UNKNOWN ? "cannot look at the plugins in "
@@ -464,7 +477,7 @@ static void look_at_config(struct run *r, const char *path)
 		return;
 	}
 	b = check_binaries(r, &s->dirs, &s->config);
-	if (!s->config.ours && b.n_missing > 0) {
+	if (!s->config.ours && b.n_missing > 0 && !s->dirs.unreadable) {
 		o = observe_config(r, path, OUTCOME_FOREIGN, 0);
 		observation_text(o, "type", "%s", s->config.type[0]);
 		observation_text(o, "missing", "%s", b.missing);
@@ -502,6 +515,8 @@ static int start(struct run *r)
 	e = first_config(r, s->dirs.conf, path, sizeof(path));
 	if (e == 0) {
 		look_at_config(r, path);
+	} else if ((e == -ENOENT || e == -ENOTDIR) && s->dirs.unreadable) {
+		observe_unreadable(r, s->dirs.unread, -s->dirs.unreadable);
 	} else if (e == -ENOENT || e == -ENOTDIR) {
 		o = observe_config(r, "", OUTCOME_ABSENT, -e);
 		observation_detail(o, "no network configuration in %s", s->dirs.conf);

@@ -129,7 +129,7 @@ static bool is_alone(const struct files *f, const char *dir, const char *name)
 static void test_replace(const struct files *f)
 {
 	const struct rlimit none = {0, RLIM_INFINITY};
-	char line[16], stale[64];
+	char line[16], stale[64], link[512];
 	struct rlimit before;
 	struct stat st;
 
@@ -156,6 +156,8 @@ static void test_replace(const struct files *f)
 	ok(file_mkdir(f, "/out/dir", 0755) == 0 && file_mkdir(f, "/out/dir", 0755) == 0);
 	ok(file_replace(f, "/out/dir", "", 0, 0644) == -EISDIR);
 	ok(file_mkdir(f, "/out/x", 0755) == -ENOTDIR);
+	(void) text_format(link, sizeof(link), "%s/out/elsewhere", files_root(f));
+	ok(symlink("dir", link) == 0 && file_mkdir(f, "/out/elsewhere", 0755) == -ENOTDIR);
 }
 
 static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *where)

@@ -149,6 +149,17 @@ static void test_dirs(struct run *r)
 	    "bin_dirs = ['/usr/lib/cni', '/opt/cni/bin']\n",
 	    0644);
 	ok(says(r, CODE_NONE, CODE_NONE, CODE_NONE));
+	/* Where containerd looks cannot be told: what is not at the default place may be there. */
+	drop("/etc/containerd");
+	put("/etc/containerd/config.toml/x", "", 0644);
+	ok(says(r, CODE_NONE, CODE_NONE, CODE_NONE));
+	drop(CONFLIST);
+	ok(says(r, CODE_NONE, CODE_NONE, CODE_NONE));
+	ok(fake_find(r, "config", "")->outcome == OUTCOME_UNKNOWN);
+	put(CONFLIST, "{\"name\":\"c\",\"plugins\":[{\"type\":\"nowhere\"}]}", 0644);
+	ok(says(r, CODE_NONE, CODE_NONE, CODE_NONE));
+	ok(fake_find(r, "binary", "nowhere")->outcome == OUTCOME_UNKNOWN);
+	put(CONFLIST, aws, 0644);
 	drop("/etc/containerd");
 	/* The reverse: containerd at its defaults, the CNI where kubelet was told. */
 	put("/etc/kept/10-aws.conflist", aws, 0644);
