@@ -46,6 +46,21 @@ static int find(const struct report *r, enum code code)
 	return -1;
 }
 
+/* Several findings of one code have a cause each. */
+static size_t count(const struct report *r, enum code code)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->n_findings; i++)
+		n += r->findings[i].code == code;
+	return n;
+}
+
+static enum code why(const struct report *r, size_t i)
+{
+	return r->findings[i].because < 0 ? CODE_NONE : r->findings[r->findings[i].because].code;
+}
+
 /* ---- what a report has to keep ---- */
 
 static void check_chain(const struct report *r, size_t round)
@@ -54,16 +69,18 @@ static void check_chain(const struct report *r, size_t round)
 		size_t steps = 0;
 
 		for (int at = (int) i; at >= 0 && steps <= r->n_findings; steps++) {
-			int why = r->findings[at].because;
+			int next = r->findings[at].because;
 
-			holds(why < (int) r->n_findings && why != at, "because is no finding",
+			holds(next < (int) r->n_findings && next != at, "because is no finding",
 			      round);
-			if (why >= (int) r->n_findings)
+			if (next >= (int) r->n_findings)
 				break;
-			at = why;
+			at = next;
 		}
 		holds(steps <= r->n_findings, "because goes in a circle", round);
-		holds(find(r, r->findings[i].code) == (int) i, "a code comes twice", round);
+		for (size_t j = 0; j < i; j++)
+			holds(r->findings[j].code != r->findings[i].code || why(r, j) != why(r, i),
+			      "a code comes twice with one cause", round);
 		holds(r->findings[i].since <= r->findings[i].last_seen && r->findings[i].seen > 0,
 		      "since, last_seen and seen do not fit", round);
 		holds(r->findings[i].summary[0] && r->findings[i].remedy[0],
@@ -81,7 +98,11 @@ static void check_order(const struct report *r, size_t round)
 		holds(root_a || !root_b, "a root comes after a consequence", round);
 		holds(root_a != root_b || ca->severity >= cb->severity, "the worse comes later",
 		      round);
-		holds(root_a != root_b || ca->severity != cb->severity || a->code < b->code,
+		bool alike = root_a == root_b && ca->severity == cb->severity;
+
+		/* of roots, the causes come before what is only a symptom */
+		holds(!alike || !root_a || ca->kind <= cb->kind, "a symptom before a cause", round);
+		holds(!alike || (root_a && ca->kind != cb->kind) || a->code <= b->code,
 		      "alike and not in causal order", round);
 	}
 }
@@ -124,12 +145,16 @@ static void check_diff(const struct report *a, const struct report *b, size_t ro
 		bool gone = find(b, a->findings[i].code) < 0;
 
 		same &= !gone;
+		if (count(a, a->findings[i].code) > 1 || count(b, a->findings[i].code) > 1)
+			continue;
 		holds(gone == diff_bit(d.cleared, i), "cleared is not what is gone", round);
 	}
 	for (size_t i = 0; i < b->n_findings; i++) {
 		int old = find(a, b->findings[i].code);
 		bool new = old < 0 || strcmp(a->findings[old].subject, b->findings[i].subject) != 0;
 
+		if (count(a, b->findings[i].code) > 1 || count(b, b->findings[i].code) > 1)
+			continue;
 		same &= !new;
 		holds(new == diff_bit(d.raised, i), "raised is not what is new", round);
 	}
