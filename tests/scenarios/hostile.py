@@ -472,3 +472,24 @@ def _(w):
     d.poll()  # journald reads again
     d.wait_journal("what it did not take", 10, NODEWHY_STATE="raised", NODEWHY_CODE="ImdsUnreachable")
     assert d.stop() == 0
+
+
+@daemon("hostile/history-cannot-be-written")
+def _(w):
+    """Said once; that there is nothing to write is not that it is written again."""
+    w.tree.remove("var/lib/nodewhy")
+    d = w.daemon()
+    d.wait_state("healthy")
+    w.imds_drop()
+    d.wait_root("ImdsUnreachable")
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        d.poll(0.1)
+    own = [e["MESSAGE"] for e in d.journal if "NODEWHY_CODE" not in e and "history" in e["MESSAGE"]]
+    assert len(own) == 1 and own[0].startswith("cannot write"), own
+    w.tree.mkdir("var/lib/nodewhy")
+    w.heal()
+    d.wait_state("healthy", timeout=20)
+    d.wait("written again", lambda: any("history" in e["MESSAGE"] and "written again" in e["MESSAGE"]
+                                        for e in d.journal), timeout=5)
+    assert d.stop() == 0
