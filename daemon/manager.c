@@ -152,6 +152,15 @@ static void note_sink(struct manager *m, enum sink s, int r)
 	m->sink_failed[s] = r < 0;
 }
 
+/* A sink that had nothing to write has not written again. */
+static bool changes_findings(const struct report_diff *d)
+{
+	for (size_t i = 0; i < ELEMENTS(d->raised); i++)
+		if (d->raised[i] || d->cleared[i])
+			return true;
+	return false;
+}
+
 /* What the journal did not take is said once it does: what has changed since by then. */
 static void tell_journal(struct manager *m, const struct report *before, const struct report *now,
                          const struct report_diff *d)
@@ -162,7 +171,8 @@ static void tell_journal(struct manager *m, const struct report *before, const s
 	if (m->unsaid)
 		report_diff(m->unsaid, now, &since);
 	r = sink_journal(&m->journal, m->unsaid ? m->unsaid : before, now, &since);
-	note_sink(m, SINK_JOURNAL, r);
+	if (r < 0 || since.verdict || changes_findings(&since))
+		note_sink(m, SINK_JOURNAL, r);
 	if (r < 0 && before && !m->unsaid) {
 		m->unsaid = malloc(sizeof(*m->unsaid));
 		if (m->unsaid)
@@ -188,12 +198,10 @@ static void write_files(struct manager *m, const struct report *r)
 		note_sink(m, SINK_TEXTFILE, sink_textfile(m->config->textfile_dir, r, m->stats));
 }
 
-static bool any_sink_failed(const struct manager *m)
+/* One of those that write_files() writes: the others write when there is something to say. */
+static bool files_failed(const struct manager *m)
 {
-	for (int i = 0; i < _SINK_MAX; i++)
-		if (m->sink_failed[i])
-			return true;
-	return false;
+	return m->sink_failed[SINK_RUN] || m->sink_failed[SINK_TEXTFILE];
 }
 
 static struct diagnose_input input(struct manager *m)
@@ -379,11 +387,12 @@ static void pass(struct manager *m)
 	if (m->context.mode == SCHEDULE_CHECK)
 		return;
 	tell_journal(m, before, now, &d);
-	note_sink(m, SINK_HISTORY, sink_history(m->files, before, now, &d, &m->meta));
+	if (changes_findings(&d))
+		note_sink(m, SINK_HISTORY, sink_history(m->files, before, now, &d, &m->meta));
 	sink_console(&m->console, now, d.verdict);
 	if (d.verdict)
 		tell_manager(now);
-	due = m->written + (any_sink_failed(m) ? write_retry : write_every - write_early);
+	due = m->written + (files_failed(m) ? write_retry : write_every - write_early);
 	if (d.material || now->at >= due)
 		write_files(m, now);
 	if (d.verdict || d.raised[0] || d.cleared[0] ||

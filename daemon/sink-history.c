@@ -51,10 +51,13 @@ int sink_history(const struct files *f, const struct report *before, const struc
 	_cleanup_(freep) char *old = NULL, *text = NULL;
 	size_t old_len = 0, len = 0;
 	const char *keep;
+	bool any = false;
 	int r, bad = 0;
 	FILE *out;
 
-	if (!d->raised[0] && !d->cleared[0])
+	for (size_t i = 0; i < ELEMENTS(d->raised); i++)
+		any |= d->raised[i] || d->cleared[i];
+	if (!any)
 		return 0;
 	r = file_read(f, path, HISTORY_FILE_MAX, &old, &old_len);
 	if (r < 0 && r != -ENOENT && r != -EFBIG)
