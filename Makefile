@@ -17,7 +17,7 @@ TARGET     ?= toml
 TIME       ?= 60
 
 PKGS    := libsystemd libcurl jansson libmnl libcares libssl libcrypto
-VERSION := $(or $(shell git describe --tags --always --dirty 2>/dev/null),$(shell cat VERSION 2>/dev/null),unknown)
+VERSION := $(or $(shell git --no-optional-locks describe --tags --always --dirty 2>/dev/null),$(shell cat VERSION 2>/dev/null),unknown)
 
 B := build/release
 ifeq ($(SAN),1)
@@ -102,11 +102,12 @@ GIVE_BACK = r=$$?; [ "$$(id -u)" != 0 ] || chown -hR --reference=. build; exit $
 check: build-check
 	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy $(PYTHON) tests/tally $(CHECKS)
 test: deps-test
+	$(Q)$(MAKE) --no-print-directory -j"$$(nproc)" build-check
 	$(Q)$(MAKE) --no-print-directory test-all
 test-all: build-check
 	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy $(PYTHON) tests/tally $(CHECKS) $(WORLD); $(GIVE_BACK)
 demo: deps-demo
-	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(MAKE) --no-print-directory -j"$$(nproc)" all
 	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy sh tests/demo.sh; $(GIVE_BACK)
 run: all
 	$(B)/nodewhy run
