@@ -38,12 +38,31 @@ static const char *any_subject(void)
 	return subjects[any(ELEMENTS(subjects))];
 }
 
-static int find(const struct report *r, enum code code)
+/* Whether a report has this finding: a code is there once for each of its causes, and then its
+ * subjects differ. */
+static bool there(const struct report *r, const struct finding *f)
 {
 	for (size_t i = 0; i < r->n_findings; i++)
-		if (r->findings[i].code == code)
-			return (int) i;
-	return -1;
+		if (r->findings[i].code == f->code &&
+		    strcmp(r->findings[i].subject, f->subject) == 0)
+			return true;
+	return false;
+}
+
+static size_t count(const struct report *r, enum code code)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->n_findings; i++)
+		n += r->findings[i].code == code;
+	return n;
+}
+
+static enum code because(const struct report *r, size_t i)
+{
+	int why = r->findings[i].because;
+
+	return why < 0 ? CODE_NONE : r->findings[why].code;
 }
 
 /* ---- what a report has to keep ---- */
@@ -63,7 +82,10 @@ static void check_chain(const struct report *r, size_t round)
 			at = why;
 		}
 		holds(steps <= r->n_findings, "because goes in a circle", round);
-		holds(find(r, r->findings[i].code) == (int) i, "a code comes twice", round);
+		for (size_t j = 0; j < i; j++)
+			holds(r->findings[j].code != r->findings[i].code ||
+			              because(r, j) != because(r, i),
+			      "a code comes twice for one cause", round);
 		holds(r->findings[i].since <= r->findings[i].last_seen && r->findings[i].seen > 0,
 		      "since, last_seen and seen do not fit", round);
 		holds(r->findings[i].summary[0] && r->findings[i].remedy[0],
@@ -81,8 +103,11 @@ static void check_order(const struct report *r, size_t round)
 		holds(root_a || !root_b, "a root comes after a consequence", round);
 		holds(root_a != root_b || ca->severity >= cb->severity, "the worse comes later",
 		      round);
-		holds(root_a != root_b || ca->severity != cb->severity || a->code < b->code,
+		holds(root_a != root_b || ca->severity != cb->severity ||
+		              (root_a && ca->kind != cb->kind) || a->code <= b->code,
 		      "alike and not in causal order", round);
+		holds(!root_a || !root_b || ca->severity != cb->severity || ca->kind <= cb->kind,
+		      "a symptom comes before a cause as bad", round);
 	}
 }
 
@@ -121,14 +146,14 @@ static void check_diff(const struct report *a, const struct report *b, size_t ro
 
 	report_diff(a, b, &d);
 	for (size_t i = 0; i < a->n_findings; i++) {
-		bool gone = find(b, a->findings[i].code) < 0;
+		const struct finding *f = &a->findings[i];
+		bool gone = !there(b, f) && count(b, f->code) < count(a, f->code);
 
 		same &= !gone;
 		holds(gone == diff_bit(d.cleared, i), "cleared is not what is gone", round);
 	}
 	for (size_t i = 0; i < b->n_findings; i++) {
-		int old = find(a, b->findings[i].code);
-		bool new = old < 0 || strcmp(a->findings[old].subject, b->findings[i].subject) != 0;
+		bool new = !there(a, &b->findings[i]);
 
 		same &= !new;
 		holds(new == diff_bit(d.raised, i), "raised is not what is new", round);
