@@ -38,15 +38,17 @@ static const char *any_subject(void)
 	return subjects[any(ELEMENTS(subjects))];
 }
 
-static int find(const struct report *r, enum code code)
+/* Whether a report has this finding: a code is there once for each of its causes, and then its
+ * subjects differ. */
+static bool there(const struct report *r, const struct finding *f)
 {
 	for (size_t i = 0; i < r->n_findings; i++)
-		if (r->findings[i].code == code)
-			return (int) i;
-	return -1;
+		if (r->findings[i].code == f->code &&
+		    strcmp(r->findings[i].subject, f->subject) == 0)
+			return true;
+	return false;
 }
 
-/* Several findings of one code have a cause each. */
 static size_t count(const struct report *r, enum code code)
 {
 	size_t n = 0;
@@ -56,9 +58,11 @@ static size_t count(const struct report *r, enum code code)
 	return n;
 }
 
-static enum code why(const struct report *r, size_t i)
+static enum code because(const struct report *r, size_t i)
 {
-	return r->findings[i].because < 0 ? CODE_NONE : r->findings[r->findings[i].because].code;
+	int why = r->findings[i].because;
+
+	return why < 0 ? CODE_NONE : r->findings[why].code;
 }
 
 /* ---- what a report has to keep ---- */
@@ -69,18 +73,19 @@ static void check_chain(const struct report *r, size_t round)
 		size_t steps = 0;
 
 		for (int at = (int) i; at >= 0 && steps <= r->n_findings; steps++) {
-			int next = r->findings[at].because;
+			int why = r->findings[at].because;
 
-			holds(next < (int) r->n_findings && next != at, "because is no finding",
+			holds(why < (int) r->n_findings && why != at, "because is no finding",
 			      round);
-			if (next >= (int) r->n_findings)
+			if (why >= (int) r->n_findings)
 				break;
-			at = next;
+			at = why;
 		}
 		holds(steps <= r->n_findings, "because goes in a circle", round);
 		for (size_t j = 0; j < i; j++)
-			holds(r->findings[j].code != r->findings[i].code || why(r, j) != why(r, i),
-			      "a code comes twice with one cause", round);
+			holds(r->findings[j].code != r->findings[i].code ||
+			              because(r, j) != because(r, i),
+			      "a code comes twice for one cause", round);
 		holds(r->findings[i].since <= r->findings[i].last_seen && r->findings[i].seen > 0,
 		      "since, last_seen and seen do not fit", round);
 		holds(r->findings[i].summary[0] && r->findings[i].remedy[0],
@@ -98,12 +103,11 @@ static void check_order(const struct report *r, size_t round)
 		holds(root_a || !root_b, "a root comes after a consequence", round);
 		holds(root_a != root_b || ca->severity >= cb->severity, "the worse comes later",
 		      round);
-		bool alike = root_a == root_b && ca->severity == cb->severity;
-
-		/* of roots, the causes come before what is only a symptom */
-		holds(!alike || !root_a || ca->kind <= cb->kind, "a symptom before a cause", round);
-		holds(!alike || (root_a && ca->kind != cb->kind) || a->code <= b->code,
+		holds(root_a != root_b || ca->severity != cb->severity ||
+		              (root_a && ca->kind != cb->kind) || a->code <= b->code,
 		      "alike and not in causal order", round);
+		holds(!root_a || !root_b || ca->severity != cb->severity || ca->kind <= cb->kind,
+		      "a symptom comes before a cause as bad", round);
 	}
 }
 
@@ -142,19 +146,15 @@ static void check_diff(const struct report *a, const struct report *b, size_t ro
 
 	report_diff(a, b, &d);
 	for (size_t i = 0; i < a->n_findings; i++) {
-		bool gone = find(b, a->findings[i].code) < 0;
+		const struct finding *f = &a->findings[i];
+		bool gone = !there(b, f) && count(b, f->code) < count(a, f->code);
 
 		same &= !gone;
-		if (count(a, a->findings[i].code) > 1 || count(b, a->findings[i].code) > 1)
-			continue;
 		holds(gone == diff_bit(d.cleared, i), "cleared is not what is gone", round);
 	}
 	for (size_t i = 0; i < b->n_findings; i++) {
-		int old = find(a, b->findings[i].code);
-		bool new = old < 0 || strcmp(a->findings[old].subject, b->findings[i].subject) != 0;
+		bool new = !there(a, &b->findings[i]);
 
-		if (count(a, b->findings[i].code) > 1 || count(b, b->findings[i].code) > 1)
-			continue;
 		same &= !new;
 		holds(new == diff_bit(d.raised, i), "raised is not what is new", round);
 	}
