@@ -447,15 +447,39 @@ static enum state judge_state(const struct fact *const *facts, size_t n, const s
 }
 
 /* How far the node has come, by what lies on its disk: joining it is proved only by the API server,
- * whose probe comes later. */
+ * whose probe comes later. A machine that is no EC2 instance has nothing to come to here. */
 static enum stage judge_stage(const struct fact *const *facts, size_t n, const struct node *node)
 {
 	for (size_t i = 0; i < n; i++)
 		if (facts[i]->latest.layer == LAYER_CNI && facts[i]->latest.outcome == OUTCOME_OK)
 			return STAGE_READY;
+	if (node->ec2 == EC2_NO)
+		return STAGE_READY;
+	if (node->has_pods)
+		return STAGE_NETWORKING;
 	if (node->kubeconfig_present)
 		return STAGE_JOINING;
 	return node->metadata_at ? STAGE_BOOTSTRAPPING : STAGE_BOOTING;
+}
+
+static int judge_deadline(enum stage stage, usec_t uptime)
+{
+	usec_t up = uptime / USEC_PER_SEC;
+
+	return stage >= STAGE_NETWORKING || up >= JOIN_DEADLINE_S ? -1
+	                                                          : (int) (JOIN_DEADLINE_S - up);
+}
+
+static uint32_t judge_unverified(const struct fact *const *facts, size_t n, const struct report *r)
+{
+	uint32_t unknown = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (facts[i]->latest.outcome == OUTCOME_UNKNOWN)
+			unknown |= UINT32_C(1) << facts[i]->latest.layer;
+	for (size_t i = 0; i < r->n_findings; i++)
+		unknown &= ~(UINT32_C(1) << cause_of(r->findings[i].code)->layer);
+	return unknown;
 }
 
 static const char *lookup(const char *key, size_t len, const struct node *n, const char *subject)
@@ -528,6 +552,8 @@ void diagnose(const struct fact *const *facts, size_t n, const struct diagnose_i
 	judge_conditions(facts, n, ret);
 	ret->verdict.state = judge_state(facts, n, ret, in->complete);
 	ret->verdict.stage = judge_stage(facts, n, in->node);
+	ret->verdict.deadline = judge_deadline(ret->verdict.stage, in->uptime);
+	ret->verdict.unverified = judge_unverified(facts, n, ret);
 	ret->verdict.root = -1;
 	if (ret->n_findings > 0 && cause_of(f[0].code)->severity != SEVERITY_NOTICE)
 		ret->verdict.root = 0;

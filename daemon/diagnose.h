@@ -5,6 +5,9 @@
 #include "ledger.h"
 
 enum { FINDINGS_MAX = 48 };
+/* Karpenter's registration TTL, and how long a managed node group waits, in seconds after boot
+ * (launch, in truth: the instance booted a little later, so what is left is at most this). */
+enum { JOIN_DEADLINE_S = 15 * 60 };
 
 enum state { STATE_HEALTHY, STATE_STARTING, STATE_DEGRADED, STATE_BROKEN, STATE_BLIND, _STATE_MAX };
 enum stage { STAGE_BOOTING, STAGE_BOOTSTRAPPING, STAGE_JOINING, STAGE_NETWORKING, STAGE_READY };
@@ -31,7 +34,10 @@ struct condition_state {
 struct verdict {
 	enum state state;
 	enum stage stage;
-	int root; /* index of a finding, or -1 */
+	int root;            /* index of a finding, or -1 */
+	uint32_t unverified; /* a bit for each layer where a look could not tell and none found a
+	                        fault */
+	int deadline; /* seconds until the provisioner deletes a node that has not registered; -1 */
 };
 
 /* One look at everything: a plain value. */

@@ -72,6 +72,8 @@ struct node {
 	struct endpoint endpoints[_SERVICE_MAX];
 	struct network network;
 	bool kubeconfig_present;
+	bool has_pods; /* the kubelet was given pods: it had registered; looked at while CNI is not
+	                  ready */
 };
 
 const char *region_source_name(enum region_source s);

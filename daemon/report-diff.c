@@ -101,6 +101,7 @@ void report_diff(const struct report *before, const struct report *after, struct
 	ret->verdict = !before || !same_verdict(before, after);
 	ret->material = findings || ret->verdict || !same_looks(before, after) ||
 	                before->verdict.stage != after->verdict.stage ||
+	                before->verdict.unverified != after->verdict.unverified ||
 	                strcmp(before->node.instance_id, after->node.instance_id) != 0 ||
 	                !same_network(&before->node.network, &after->node.network);
 }

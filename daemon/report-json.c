@@ -95,8 +95,8 @@ static json_t *node_to_json(const struct node *n)
 static json_t *verdict_to_json(const struct report *r, const struct report_meta *m)
 {
 	const struct finding *root = r->verdict.root < 0 ? NULL : &r->findings[r->verdict.root];
-	json_t *j = json_object();
-	int bad = !j;
+	json_t *j = json_object(), *unverified = json_array();
+	int bad = !j || !unverified;
 
 	put(j, "state", json_string(state_name(r->verdict.state)), &bad);
 	put(j, "stage", json_string(stage_name(r->verdict.stage)), &bad);
@@ -105,8 +105,11 @@ static json_t *verdict_to_json(const struct report *r, const struct report_meta 
 	put(j, "summary", root ? json_string(root->summary) : json_null(), &bad);
 	put(j, "remedy", root ? json_string(root->remedy) : json_null(), &bad);
 	put(j, "since", moment(r, m, m->verdict_since), &bad);
-	/* Whether the node has registered is not looked at yet, so no deadline can be told. */
-	put(j, "deadline_s", json_null(), &bad);
+	put(j, "deadline_s", number_or_null(r->verdict.deadline), &bad);
+	for (int l = 0; l < _LAYER_MAX; l++)
+		if (r->verdict.unverified & UINT32_C(1) << l)
+			push(unverified, json_string(layer_name((enum layer) l)), &bad);
+	put(j, "unverified", unverified, &bad);
 	return whole(j, bad);
 }
 

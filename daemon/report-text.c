@@ -169,6 +169,33 @@ static void say_verdict(FILE *out, const json_t *status, const struct text_optio
 	               how_long[0] ? ", " : "", how_long);
 }
 
+/* What the verdict cannot vouch for, and how long the provisioner waits. */
+static void say_limits(FILE *out, const json_t *v, const struct text_options *o)
+{
+	const json_t *layers = json_object_get(v, "unverified"), *l;
+	const json_t *deadline = json_object_get(v, "deadline_s");
+	char line[256] = "";
+	size_t i;
+
+	json_array_foreach (layers, i, l) {
+		if (json_is_string(l))
+			(void) text_append(line, sizeof(line), "%s%s", line[0] ? ", " : "",
+			                   json_string_value(l));
+	}
+	if (line[0]) {
+		(void) fprintf(out, "%scould not be verified: ", on(o, TONE_WARN));
+		text_wrap(out, line, 23, 2);
+		(void) fprintf(out, "%s", off(o, TONE_WARN));
+	}
+	if (json_is_integer(deadline))
+		(void) fprintf(
+			out,
+			"%sa node that has not registered is deleted by its provisioner in %lld min"
+			"%s\n",
+			on(o, TONE_WARN), (long long) json_integer_value(deadline) / 60,
+			off(o, TONE_WARN));
+}
+
 /* A sound node whose pods still do not come: the next look is elsewhere. */
 static void say_outside(FILE *out, const json_t *node, const struct text_options *o)
 {
@@ -411,6 +438,7 @@ void report_text(FILE *out, const json_t *status, const struct text_options *o)
 {
 	say_verdict(out, status, o);
 	say_identity(out, json_object_get(status, "node"), o);
+	say_limits(out, json_object_get(status, "verdict"), o);
 	if (strcmp(text_of(json_object_get(status, "verdict"), "state"), "healthy") == 0)
 		say_outside(out, json_object_get(status, "node"), o);
 	say_findings(out, json_object_get(status, "findings"), o);

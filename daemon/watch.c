@@ -56,7 +56,7 @@ static void fit(char *dst, const char *line, size_t len, size_t columns)
 	}
 	dst[used] = 0;
 	if (at > columns)
-		(void) strcpy(dst + used, "\033[0m");
+		(void) snprintf(dst + used, ROW_BYTES - used, "\033[0m");
 }
 
 static void draw(struct watch *w, const char *text)

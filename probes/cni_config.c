@@ -329,11 +329,26 @@ static bool is_no_node(struct run *r, const struct state *s)
 	return true;
 }
 
+/* Only a node that has registered is given pods (EKS has no static ones). */
+static bool has_pods(struct run *r)
+{
+	struct names *names = calloc(1, sizeof(*names));
+	bool some = names && file_list(run_files(r), "/var/lib/kubelet/pods", names) == 0 &&
+	            names->n > 0;
+
+	free(names);
+	return some;
+}
+
 static struct observation *observe_config(struct run *r, const char *subject, enum outcome outcome,
                                           int code)
 {
 	struct state *s = run_state(r);
-	struct observation *o = run_observe(r, LAYER_CNI, "config", subject, outcome, code);
+	struct observation *o;
+
+	if (outcome != OUTCOME_OK)
+		run_learn(r)->has_pods = has_pods(r);
+	o = run_observe(r, LAYER_CNI, "config", subject, outcome, code);
 
 	observation_text(o, "conf_dir", "%s", s->dirs.conf);
 	observation_text(o, "bin_dir", "%s", s->dirs.bin[0]);

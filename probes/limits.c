@@ -115,7 +115,8 @@ static void learn(struct run *r, const struct limits *l)
 		return;
 	n->enis_max = l->network_cards > 1 ? l->enis_all_cards : l->max_enis;
 	n->ipv4_per_eni = l->ipv4_per_eni;
-	n->ips_max = n->ipv6 ? -1 : l->max_enis * (l->ipv4_per_eni - 1) * (prefix ? 16 : 1);
+	/* beside what metadata assigns, which counts the ENIs of every card */
+	n->ips_max = n->ipv6 ? -1 : n->enis_max * (l->ipv4_per_eni - 1) * (prefix ? 16 : 1);
 	n->max_pods_by_type = limits_max_pods(l, prefix, false);
 	(void) text_format(n->limits_source, sizeof(n->limits_source), "%s", l->source);
 }

@@ -230,6 +230,38 @@ static void test_states(void)
 	ok(a.verdict.state == STATE_STARTING);
 }
 
+static void test_stage(void)
+{
+	static struct report r;
+	struct node young = {.ec2 = EC2_YES};
+	struct diagnose_input in = {
+		.node = &young, .now = 1000, .uptime = 300 * USEC_PER_SEC, .complete = true};
+
+	begin();
+	saw(OUTCOME_UNKNOWN, LAYER_ENDPOINT, "endpoint", "ec2");
+	saw(OUTCOME_ABSENT, LAYER_CNI, "cni-config", "");
+	diagnose(order, 2, &in, &r);
+	ok(r.verdict.stage == STAGE_BOOTING && r.verdict.deadline == 600);
+	ok(r.verdict.unverified == UINT32_C(1) << LAYER_ENDPOINT);
+	young.metadata_at = 1;
+	diagnose(order, 2, &in, &r);
+	ok(r.verdict.stage == STAGE_BOOTSTRAPPING);
+	young.kubeconfig_present = true;
+	diagnose(order, 2, &in, &r);
+	ok(r.verdict.stage == STAGE_JOINING && r.verdict.deadline == 600);
+	in.uptime = 901 * USEC_PER_SEC;
+	diagnose(order, 2, &in, &r);
+	ok(r.verdict.deadline == -1); /* it has passed, and the node is still here */
+	in.uptime = 300 * USEC_PER_SEC;
+	young.has_pods = true;
+	diagnose(order, 2, &in, &r);
+	ok(r.verdict.stage == STAGE_NETWORKING && r.verdict.deadline == -1);
+	facts[1].latest.outcome = OUTCOME_OK;
+	facts[0].latest.outcome = OUTCOME_OK;
+	diagnose(order, 2, &in, &r);
+	ok(r.verdict.stage == STAGE_READY && r.verdict.unverified == 0);
+}
+
 static void test_remedy(void)
 {
 	char s[REMEDY_MAX];
@@ -329,6 +361,7 @@ int main(void)
 	test_cover();
 	test_merge();
 	test_states();
+	test_stage();
 	test_remedy();
 	test_diff();
 	test_deterministic();

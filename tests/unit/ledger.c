@@ -119,6 +119,59 @@ static void test_grace(void)
 	ok(FACT->code == CODE_NONE && !FACT->graced);
 }
 
+/* What an earlier life of the daemon knew stands until the next looks say otherwise. */
+static void test_restore(void)
+{
+	struct fact f = {.code = CODE_ImdsUnreachable, .since = 5, .last_seen = 5, .seen = 40};
+
+	l.n = 0;
+	now = 1000 * USEC_PER_SEC;
+	f.bad.layer = f.latest.layer = LAYER_METADATA;
+	f.latest.outcome = OUTCOME_UNKNOWN;
+	ok(ledger_restore(&l, &probe, 0, &f) && FACT->code == CODE_ImdsUnreachable);
+	ok(!see(&probe, "", OUTCOME_TIMEOUT) && FACT->code == CODE_ImdsUnreachable);
+	ok(FACT->since == 5 && FACT->seen == 41 && FACT->last_seen == now);
+	(void) see(&probe, "", OUTCOME_OK);
+	(void) see(&probe, "", OUTCOME_OK);
+	ok(FACT->code == CODE_NONE);
+	l.n = 0;
+	(void) ledger_restore(&l, &probe, 0, &f);
+	(void) see(&probe, "", OUTCOME_OK);
+	(void) see(&probe, "", OUTCOME_OK);
+	ok(l.n == 1 && FACT->code == CODE_NONE);
+}
+
+/* A consequence whose cause is gone has to be confirmed anew. */
+static void test_doubt(void)
+{
+	l.n = 0;
+	for (int i = 0; i < 3; i++)
+		(void) see(&probe, "", OUTCOME_TIMEOUT);
+	ok(FACT->code == CODE_ImdsUnreachable);
+	ok(ledger_doubt(&l, CODE_ImdsDisabled) == 0 && FACT->code == CODE_ImdsUnreachable);
+	(void) ledger_doubt(&l, CODE_ImdsUnreachable);
+	ok(FACT->code == CODE_NONE);
+	ok(see(&probe, "", OUTCOME_TIMEOUT) && FACT->code == CODE_NONE);
+	(void) see(&probe, "", OUTCOME_TIMEOUT);
+	(void) see(&probe, "", OUTCOME_TIMEOUT);
+	ok(FACT->code == CODE_ImdsUnreachable);
+}
+
+/* What a log line said is believed for as long as it says, and not longer. */
+static void test_expire(void)
+{
+	l.n = 0;
+	for (int i = 0; i < 3; i++)
+		(void) see(&probe, "", OUTCOME_TIMEOUT);
+	ledger_expire(&l, now + 86400 * USEC_PER_SEC);
+	ok(FACT->code == CODE_ImdsUnreachable); /* a live look does not age */
+	FACT->bad.valid_for = 60 * USEC_PER_SEC;
+	ledger_expire(&l, now + 60 * USEC_PER_SEC);
+	ok(FACT->code == CODE_ImdsUnreachable);
+	ledger_expire(&l, now + 61 * USEC_PER_SEC);
+	ok(FACT->code == CODE_NONE);
+}
+
 static void test_full(void)
 {
 	static struct observation many[LEDGER_MAX + 10];
@@ -140,6 +193,9 @@ int main(void)
 	test_change();
 	test_gone();
 	test_grace();
+	test_restore();
+	test_doubt();
+	test_expire();
 	test_full();
 	return done();
 }
