@@ -321,8 +321,9 @@ static void state_same_boot(struct manager *m, const json_t *j)
 	const json_t *f;
 	size_t i;
 
-	json_array_foreach (json_object_get(j, "findings"), i, f)
+	json_array_foreach (json_object_get(j, "findings"), i, f) {
 		state_finding(m, f);
+	}
 	pass_make(&m->passes, &m->ledger, &in, &d, &again);
 	m->resumed = json_is_true(json_object_get(j, "complete")) && state &&
 	             state_from_name(state) >= 0;

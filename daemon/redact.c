@@ -246,8 +246,9 @@ static void walk(struct redactor *r, json_t *j)
 	json_t *value;
 	size_t i;
 
-	json_array_foreach (j, i, value)
+	json_array_foreach (j, i, value) {
 		walk(r, value);
+	}
 	json_object_foreach (j, key, value) {
 		if (json_is_string(value) && by_key(key) && json_string_value(value)[0])
 			r->failed |= json_string_set(value, by_key(key)) < 0;
