@@ -78,6 +78,6 @@ bool code_explains(enum code cause, const char *cause_subject, enum code effect,
 const char *state_name(enum state s);
 int state_from_name(const char *s);
 const char *stage_name(enum stage s);
-/* Fills {instance_id} and the like in a remedy; what is not known stays as "<instance-id>". */
+/* Fills {instance_id} and the like in a remedy; what is not known stays as "<instance_id>". */
 void remedy_fill(const char *remedy, const struct node *node, const char *subject, char *ret,
                  size_t size);
