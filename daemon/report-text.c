@@ -187,7 +187,9 @@ static void say_limits(FILE *out, const json_t *v, const struct text_options *o)
 		text_wrap(out, line, 23, 2);
 		(void) fprintf(out, "%s", off(o, TONE_WARN));
 	}
-	if (json_is_integer(deadline))
+	/* what another process wrote is shown as far as it makes sense */
+	if (json_is_integer(deadline) && json_integer_value(deadline) >= 0 &&
+	    json_integer_value(deadline) <= JOIN_DEADLINE_S)
 		(void) fprintf(
 			out,
 			"%sa node that has not registered is deleted by its provisioner in %lld min"
