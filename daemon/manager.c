@@ -70,6 +70,7 @@ struct manager {
 	bool sink_failed[_SINK_MAX];
 	usec_t written;
 	char saved_region[AWS_REGION_MAX]; /* what the state file holds */
+	bool cut_short;                    /* a check whose time ran out before it was sure */
 	bool resumed; /* the daemon was here before, in this boot, and had looked at everything */
 	enum state presumed; /* what it said then: stands until everything was looked at again */
 };
@@ -207,13 +208,16 @@ static bool files_failed(const struct manager *m)
 static struct diagnose_input input(struct manager *m)
 {
 	usec_t now = clock_boottime();
+	enum state presumed = m->context.mode == SCHEDULE_CHECK ? STATE_BLIND
+	                      : m->resumed                      ? m->presumed
+	                                                        : STATE_STARTING;
 
 	m->meta.realtime = clock_realtime();
 	return (struct diagnose_input){.node = &m->context.node,
 	                               .now = now,
 	                               .uptime = run_context_uptime(&m->context, now),
-	                               .complete = complete(m),
-	                               .presumed = m->resumed ? m->presumed : STATE_STARTING};
+	                               .complete = complete(m) && !m->cut_short,
+	                               .presumed = presumed};
 }
 
 static void wake(struct manager *m, size_t probe_index);
@@ -680,6 +684,7 @@ static int on_check_deadline(sd_event_source *s, uint64_t usec, void *userdata)
 {
 	struct manager *m = userdata;
 
+	m->cut_short = true; /* what it had not confirmed yet, it cannot vouch for */
 	return sd_event_exit(m->context.event, 0);
 }
 

@@ -720,3 +720,18 @@ def _(w):
         os.close(master)
         os.waitpid(pid, 0)
     assert d.stop() == 0
+
+
+@daemon("check/cut-short-cannot-tell")
+def _(w):
+    """A check that its --timeout ends before it is sure is blind, exit 3: neither healthy nor starting."""
+    undo = [w.imds_drop(), w.dns_drop()]
+    for seconds in ("0.2", "1.1"):
+        report, code = w.check("--timeout", seconds)
+        assert (report["verdict"]["state"], code) == ("blind", 3), (seconds, report["verdict"], code)
+    report, code = w.check()
+    assert (report["verdict"]["root"], code) == ("ImdsUnreachable", 2), report["verdict"]
+    for back in undo:
+        back()
+    report, code = w.check()
+    assert (report["verdict"]["state"], code) == ("healthy", 0), report["verdict"]
