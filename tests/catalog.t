@@ -7,18 +7,8 @@ if ! command -v journalctl >/dev/null; then
 fi
 d=$(mktemp -d) || exit 1
 trap 'rm -rf "$d"' EXIT
-n=0
-bad=0
-t() { # NAME GOOD [TEXT]
-	n=$((n + 1))
-	if [ "$2" = 0 ]; then
-		echo "ok $n - $1"
-	else
-		bad=1
-		echo "not ok $n - $1"
-		printf '%s\n' "${3-}" | sed 's/^/# /' | head -n 20
-	fi
-}
+# shellcheck source=tests/tap.sh
+. "$(dirname "$0")/tap.sh"
 
 mkdir -p "$d/usr/lib/systemd/catalog" "$d/var/lib/systemd/catalog" "$d/etc"
 cp packaging/catalog/*.catalog "$d/usr/lib/systemd/catalog"

@@ -6,18 +6,8 @@ nodewhy=${NODEWHY:-${B:-build/release}/nodewhy}
 d=$(mktemp -d) || exit 1
 trap 'rm -rf "$d"' EXIT
 mkdir -p "$d/root/proc/sys/kernel/random" "$d/root/run/nodewhy"
-n=0
-bad=0
-t() { # NAME GOOD [TEXT]
-	n=$((n + 1))
-	if [ "$2" = 0 ]; then
-		echo "ok $n - $1"
-	else
-		bad=1
-		echo "not ok $n - $1"
-		printf '%s\n' "${3-}" | sed 's/^/# /' | head -n 20
-	fi
-}
+# shellcheck source=tests/tap.sh
+. "$(dirname "$0")/tap.sh"
 refused() { # CODE ARGUMENT...: that code, nothing on stdout, one line on stderr
 	want=$1
 	shift

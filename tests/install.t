@@ -3,18 +3,8 @@
 # What `make install` puts where, and that it depends on nothing of the build machine.
 d=$(mktemp -d) || exit 1
 trap 'rm -rf "$d"' EXIT
-n=0
-bad=0
-t() { # NAME GOOD [TEXT]
-	n=$((n + 1))
-	if [ "$2" = 0 ]; then
-		echo "ok $n - $1"
-	else
-		bad=1
-		echo "not ok $n - $1"
-		printf '%s\n' "${3-}" | sed 's/^/# /' | head -n 20
-	fi
-}
+# shellcheck source=tests/tap.sh
+. "$(dirname "$0")/tap.sh"
 unset MAKEFLAGS MFLAGS MAKELEVEL B
 out=$(make --no-print-directory SAN= install DESTDIR="$d" PREFIX=/usr 2>&1)
 t 'make install' $? "$out"
