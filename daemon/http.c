@@ -4,6 +4,7 @@
 #include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/ssl.h>
@@ -37,7 +38,8 @@ struct http_call {
 	int socket_errno, x509_error;
 	bool tls, keep_alive, opened, connecting, requested, retried;
 	bool too_long, no_memory;
-	char content_type[96], date[64], location[256], issuer[96];
+	char content_type[96], date[64], location[256], issuer[96], grpc_status[8],
+		grpc_message[128];
 	char curl_error[CURL_ERROR_SIZE];
 };
 
@@ -178,9 +180,14 @@ static void finish(struct http_call *c, CURLcode result)
 		.date = c->date,
 		.location = c->location,
 	};
-	long status = 0, os_errno = 0;
+	long status = 0, proxy_status = 0, os_errno = 0;
+	uint64_t grpc;
 
 	(void) sd_event_source_set_enabled(c->connect_timer, SD_EVENT_OFF);
+	r.grpc_message = c->grpc_message;
+	r.grpc_status = text_to_uint(c->grpc_status, 0, 9999, &grpc) == 0 ? (int) grpc : -1;
+	(void) curl_easy_getinfo(c->easy, CURLINFO_HTTP_CONNECTCODE, &proxy_status);
+	r.proxy_status = (int) proxy_status;
 	(void) curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
 	(void) curl_easy_getinfo(c->easy, CURLINFO_OS_ERRNO, &os_errno);
 	if (c->socket_errno)
@@ -332,12 +339,42 @@ static int set_up_multi(struct http *h)
 	return 0;
 }
 
+/* libcurl copies keys, tokens and answers, and frees the copies as they are. */
+static void free_wiped(void *p)
+{
+	if (p)
+		explicit_bzero(p, malloc_usable_size(p));
+	free(p);
+}
+
+static void *realloc_wiped(void *p, size_t size)
+{
+	size_t had = p ? malloc_usable_size(p) : 0;
+	void *n;
+
+	if (p && size && size <= had && size > had / 2)
+		return p;
+	n = malloc(size);
+	if (!n)
+		return NULL;
+	if (p)
+		memcpy(n, p, had < size ? had : size);
+	free_wiped(p);
+	return n;
+}
+
+bool http_has_http2(void)
+{
+	return curl_version_info(CURLVERSION_NOW)->features & CURL_VERSION_HTTP2;
+}
+
 int http_new(struct http **ret, sd_event *event)
 {
 	struct http *h;
 	int r;
 
-	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+	if (curl_global_init_mem(CURL_GLOBAL_DEFAULT, malloc, free_wiped, realloc_wiped, strdup,
+	                         calloc) != CURLE_OK)
 		return -ENOMEM;
 	h = calloc(1, sizeof(*h));
 	if (!h) {
@@ -438,6 +475,8 @@ static size_t on_header(char *p, size_t size, size_t n, void *userdata)
 	keep_header(c->content_type, sizeof(c->content_type), "Content-Type", p, n);
 	keep_header(c->date, sizeof(c->date), "Date", p, n);
 	keep_header(c->location, sizeof(c->location), "Location", p, n);
+	keep_header(c->grpc_status, sizeof(c->grpc_status), "grpc-status", p, n);
+	keep_header(c->grpc_message, sizeof(c->grpc_message), "grpc-message", p, n);
 	return n;
 }
 
@@ -558,8 +597,11 @@ static bool is_well_formed(const struct http_request *rq)
 	for (const char *p = rq->path; *p; p++)
 		if ((unsigned char) *p <= ' ' || *p == 0x7F)
 			return false;
-	return scheme && rq->address.family && rq->port && rq->path[0] == '/' && rq->body_max &&
-	       rq->timeout && rq->connect_timeout && rq->host[0] && !strpbrk(rq->host, "/@?# \r\n");
+	if (rq->proxy && (!rq->proxy->address.family || !rq->proxy->port))
+		return false;
+	return scheme && (rq->unix_socket || rq->address.family) && rq->port &&
+	       rq->path[0] == '/' && rq->body_max && rq->timeout && rq->connect_timeout &&
+	       rq->host[0] && !strpbrk(rq->host, "/@?# \r\n");
 }
 
 static int add_line(struct curl_slist **list, const char *line)
@@ -579,29 +621,53 @@ static int add_line(struct curl_slist **list, const char *line)
 			return _code == CURLE_OUT_OF_MEMORY ? -ENOMEM : -EINVAL;                   \
 	} while (0)
 
+/* By address, so that libcurl has nothing to resolve here either: the proxy's own certificate,
+ * where it has one, is checked against its name only when that is a literal, so that an https proxy
+ * is taken at its word. What is asked through it is verified end to end. */
+static int set_proxy(struct http_call *c, const struct http_proxy *p)
+{
+	char url[128], text[ADDRESS_TEXT_MAX];
+	int n = snprintf(url, sizeof(url),
+	                 p->address.family == AF_INET6 ? "%s://[%s]:%u" : "%s://%s:%u", p->scheme,
+	                 address_format(&p->address, text), p->port);
+
+	if (n < 0 || (size_t) n >= sizeof(url))
+		return -EINVAL;
+	SET(c, CURLOPT_PROXY, url);
+	SET(c, CURLOPT_NOPROXY, "");
+	SET(c, CURLOPT_HTTPPROXYTUNNEL, 1L);
+	SET(c, CURLOPT_PROXY_SSL_VERIFYPEER, 0L);
+	SET(c, CURLOPT_PROXY_SSL_VERIFYHOST, 0L);
+	SET(c, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+	return 0;
+}
+
 /* The URL names the host, for Host:, SNI and the certificate; CONNECT_TO says where that is, so
  * that libcurl has nothing to resolve. */
 static int set_target(struct http_call *c, const struct http_request *rq)
 {
 	char url[2048], target[128], text[ADDRESS_TEXT_MAX];
 	bool v6_host = strchr(rq->host, ':') && rq->host[0] != '[';
-	int n, r;
+	int n;
 
 	n = snprintf(url, sizeof(url), "%s://%s%s%s:%u%s", rq->scheme, v6_host ? "[" : "", rq->host,
 	             v6_host ? "]" : "", rq->port, rq->path);
 	if (n < 0 || (size_t) n >= sizeof(url))
 		return -EINVAL;
+	SET(c, CURLOPT_URL, url);
+	SET(c, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
+	if (rq->unix_socket) {
+		SET(c, CURLOPT_UNIX_SOCKET_PATH, rq->unix_socket);
+		return 0;
+	}
+	if (rq->proxy) /* the far end is the proxy's to find */
+		return set_proxy(c, rq->proxy);
 	n = snprintf(target, sizeof(target),
 	             rq->address.family == AF_INET6 ? "::[%s]:%u" : "::%s:%u",
 	             address_format(&rq->address, text), rq->port);
-	if (n < 0 || (size_t) n >= sizeof(target))
+	if (n < 0 || (size_t) n >= sizeof(target) || add_line(&c->connect_to, target) < 0)
 		return -EINVAL;
-	r = add_line(&c->connect_to, target);
-	if (r < 0)
-		return r;
-	SET(c, CURLOPT_URL, url);
 	SET(c, CURLOPT_CONNECT_TO, c->connect_to);
-	SET(c, CURLOPT_DNS_CACHE_TIMEOUT, 0L);
 	return 0;
 }
 
@@ -618,13 +684,28 @@ static int set_request(struct http_call *c, const struct http_request *rq)
 		SET(c, CURLOPT_NOBODY, 1L);
 	else
 		SET(c, CURLOPT_CUSTOMREQUEST, rq->method);
+	if (rq->body) {
+		SET(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t) rq->body_len);
+		SET(c, CURLOPT_COPYPOSTFIELDS, rq->body);
+		r = add_line(&c->headers, "Expect:"); /* no waiting for 100 Continue */
+		if (r < 0)
+			return r;
+	}
+	if (rq->sigv4) {
+		SET(c, CURLOPT_AWS_SIGV4, rq->sigv4);
+		SET(c, CURLOPT_USERNAME, rq->key_id);
+		SET(c, CURLOPT_PASSWORD, rq->secret);
+	}
 	SET(c, CURLOPT_HTTPHEADER, c->headers);
 	SET(c, CURLOPT_USERAGENT, "nodewhy");
-	SET(c, CURLOPT_HTTP_VERSION, (long) CURL_HTTP_VERSION_1_1);
+	SET(c, CURLOPT_HTTP_VERSION,
+	    (long) (rq->http2 ? CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE : CURL_HTTP_VERSION_1_1));
 	SET(c, CURLOPT_PATH_AS_IS, 1L);
 	SET(c, CURLOPT_FOLLOWLOCATION, 0L);
-	SET(c, CURLOPT_PROXY, "");
-	SET(c, CURLOPT_NOPROXY, "*");
+	if (!rq->proxy) {
+		SET(c, CURLOPT_PROXY, "");
+		SET(c, CURLOPT_NOPROXY, "*");
+	}
 #if LIBCURL_VERSION_NUM >= 0x075500
 	SET(c, CURLOPT_PROTOCOLS_STR, "http,https");
 #else
@@ -650,9 +731,14 @@ static int set_limits(struct http_call *c, const struct http_request *rq)
  * point. */
 static int set_tls(struct http_call *c, const struct http_request *rq)
 {
-	if (rq->ca_file)
+	struct curl_blob ca = {
+		.data = (void *) rq->ca_pem, .len = rq->ca_pem_len, .flags = CURL_BLOB_COPY};
+
+	if (rq->ca_pem)
+		SET(c, CURLOPT_CAINFO_BLOB, &ca);
+	else if (rq->ca_file)
 		SET(c, CURLOPT_CAINFO, rq->ca_file);
-	if (rq->ca_file || c->http->ca_is_file)
+	if (rq->ca_pem || rq->ca_file || c->http->ca_is_file)
 		SET(c, CURLOPT_CAPATH, NULL);
 #if LIBCURL_VERSION_NUM >= 0x075700
 	SET(c, CURLOPT_CA_CACHE_TIMEOUT, 24L * 3600);

@@ -11,6 +11,13 @@
 struct http;
 struct http_call;
 
+/* A proxy to go through with CONNECT. */
+struct http_proxy {
+	const char *scheme, *host; /* "http" or "https"; as configured */
+	struct address address;    /* of the proxy: a literal, as always */
+	uint16_t port;
+};
+
 struct http_request {
 	const char *method;     /* "GET", "PUT", "HEAD" */
 	const char *scheme;     /* "http" or "https" */
@@ -23,6 +30,15 @@ struct http_request {
 	usec_t connect_timeout, timeout; /* of the TCP connect; of everything */
 	size_t body_max;                 /* a longer body is OUTCOME_MALFORMED */
 	bool keep_alive;                 /* may reuse and leave open a connection of this multi */
+	const char *body;                /* to be sent, or NULL; copied */
+	size_t body_len;
+	const char *ca_pem; /* certificates in place of ca_file and the system's; copied */
+	size_t ca_pem_len;
+	const char *unix_socket; /* where to connect in place of address and port, or NULL */
+	bool http2;              /* with prior knowledge: HTTP/1.1 is not spoken */
+	const char *sigv4;       /* "aws:amz:us-west-2:sts": sign with the next two, or NULL */
+	const char *key_id, *secret;
+	const struct http_proxy *proxy; /* or NULL: directly, whatever the environment says */
 };
 
 /* How far a call came: tells which layer failed. In HTTP_TLS, UNTRUSTED is a certificate that does
@@ -44,7 +60,10 @@ struct http_reply {
 	const char *date; /* the Date header, "" when absent; valid during the callback only */
 	const char
 		*location; /* the Location header, "" when absent; valid during the callback only */
-	char tls_error[96];  /* why the certificate does not verify, cleaned; else "" */
+	int proxy_status;  /* of the proxy's answer to CONNECT; 0: none */
+	int grpc_status;   /* header or trailer grpc-status; -1: absent */
+	const char *grpc_message; /* "" when absent; valid during the callback only */
+	char tls_error[96];       /* why the certificate does not verify, cleaned; else "" */
 	char tls_issuer[96]; /* issuer (CN or O) of the certificate that did not verify; else "" */
 };
 
@@ -53,6 +72,8 @@ typedef void (*http_done_t)(struct http_call *c, const struct http_reply *r, voi
 
 /* event is referenced. -ENOMEM or a negative errno. */
 int http_new(struct http **ret, sd_event *event);
+/* True when libcurl speaks HTTP/2. */
+bool http_has_http2(void);
 /* All calls must have been freed before. */
 struct http *http_free(struct http *h);
 

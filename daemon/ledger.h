@@ -5,7 +5,7 @@
 
 #include "probe.h"
 
-enum { LEDGER_MAX = 96 };
+enum { LEDGER_MAX = 224 };
 
 /* What the diagnosis is made from. */
 struct fact {

@@ -12,7 +12,7 @@
 #include "run.h"
 #include "sink.h"
 
-enum { SLOTS_MAX = 48, PROBES_MAX = CONFIG_PROBES_MAX, STATE_FILE_MAX = 256 * 1024 };
+enum { SLOTS_MAX = 64, PROBES_MAX = CONFIG_PROBES_MAX, STATE_FILE_MAX = 256 * 1024 };
 
 /* The status file is written at least this often, though nothing changed: half of the time for
  * which readers may believe it. */
@@ -33,6 +33,8 @@ struct slot {
 	struct run *run;
 	bool waiting; /* for the first result of probe->after */
 	bool looked, woken, again;
+	enum code asked; /* the finding that asks for the next look */
+	usec_t asked_at; /* when one last did */
 };
 
 struct watch {
@@ -54,6 +56,8 @@ struct manager {
 	struct dns *dns;
 	struct imds *imds;
 	struct netlink *netlink;
+	struct bus *bus;
+	struct journal *log_reader;
 	sd_event_source *timer, *pass, *deadline;
 	size_t n_slots, n_watches;
 	struct slot slots[SLOTS_MAX];
@@ -221,6 +225,8 @@ static struct diagnose_input input(struct manager *m)
 }
 
 static void wake(struct manager *m, size_t probe_index);
+static void ask(struct manager *m, usec_t now);
+static void arm(struct manager *m);
 
 /* ---- what survives a restart ---- */
 
@@ -259,14 +265,14 @@ static void state_save(struct manager *m, const struct report *r)
 		if (m->ledger.entries[i].fact.code != CODE_NONE)
 			(void) json_array_append_new(findings,
 			                             fact_to_state(m, &m->ledger.entries[i]));
-	j = json_pack("{s:s, s:s, s:s, s:s, s:I, s:b, s:o}", "machine_id", id, "boot_id",
-	              m->meta.boot_id, "region",
-	              n->region_source == REGION_METADATA || n->region_source == REGION_STATE
-	                      ? n->region
-	                      : "",
-	              "verdict", state_name(r->verdict.state), "verdict_since_us",
-	              (json_int_t) run_context_uptime(&m->context, m->meta.verdict_since),
-	              "complete", complete(m), "findings", findings);
+	j = json_pack(
+		"{s:s, s:s, s:s, s:s, s:I, s:b, s:o, s:O}", "machine_id", id, "boot_id",
+		m->meta.boot_id, "region",
+		n->region_source == REGION_METADATA || n->region_source == REGION_STATE ? n->region
+											: "",
+		"verdict", state_name(r->verdict.state), "verdict_since_us",
+		(json_int_t) run_context_uptime(&m->context, m->meta.verdict_since), "complete",
+		complete(m), "findings", findings, "remembered", m->context.remembered);
 	text = j ? json_dumps(j, JSON_COMPACT) : NULL;
 	json_decref(j);
 	if (!text || !id[0])
@@ -274,6 +280,7 @@ static void state_save(struct manager *m, const struct report *r)
 	/* without it the next start begins anew: no reason for an alarm */
 	if (file_replace(m->files, state_path, text, strlen(text), 0644) == 0)
 		(void) text_format(m->saved_region, sizeof(m->saved_region), "%s", n->region);
+	m->context.remember = false;
 }
 
 static void state_finding(struct manager *m, const json_t *j)
@@ -342,6 +349,17 @@ static void state_same_boot(struct manager *m, const json_t *j)
 	journal_resume(&m->journal, pass_report(&m->passes));
 }
 
+static void state_remembered(struct manager *m, json_t *j)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach (j, key, value) {
+		if (json_is_string(value) && json_string_length(value) <= REMEMBER_MAX)
+			(void) json_object_set(m->context.remembered, key, value);
+	}
+}
+
 /* Only a state of this very machine counts: an image may carry the one of the machine it was baked
  * on. Of an earlier boot only the region does. */
 static void state_load(struct manager *m)
@@ -365,11 +383,44 @@ static void state_load(struct manager *m)
 			(void) text_format(n->region, sizeof(n->region), "%s", region);
 			n->region_source = REGION_STATE;
 		}
+		state_remembered(m, json_object_get(j, "remembered"));
 		if (m->context.mode == SCHEDULE_DAEMON && boot && m->meta.boot_id[0] &&
 		    strcmp(boot, m->meta.boot_id) == 0)
 			state_same_boot(m, j);
 	}
 	json_decref(j);
+}
+
+/* The first finding, confirmed or not, that asks for a look of this probe. */
+static enum code who_asks(const struct manager *m, const struct probe *p)
+{
+	for (size_t i = 0; i < m->ledger.n; i++) {
+		const struct fact *f = &m->ledger.entries[i].fact;
+
+		for (size_t c = 0; c < PROBE_ASKED_MAX && p->asked_by[c] != CODE_NONE; c++)
+			if (f->code == p->asked_by[c] || f->pending == p->asked_by[c])
+				return p->asked_by[c];
+	}
+	return CODE_NONE;
+}
+
+/* A check asks once. */
+static void ask(struct manager *m, usec_t now)
+{
+	bool again = m->context.mode == SCHEDULE_DAEMON;
+
+	for (size_t i = 0; i < m->n_slots; i++) {
+		struct slot *s = &m->slots[i];
+		enum code c = s->run || s->waiting ? CODE_NONE : who_asks(m, s->probe);
+
+		if (c == CODE_NONE ||
+		    (s->asked_at && (!again || now - s->asked_at < s->probe->ask_every)))
+			continue;
+		s->asked = c;
+		s->asked_at = now;
+		s->woken = true;
+		s->schedule.due = now;
+	}
 }
 
 static void pass(struct manager *m)
@@ -385,6 +436,8 @@ static void pass(struct manager *m)
 	for (size_t i = 0; probes[i]; i++)
 		if (again & UINT32_C(1) << i && !probes[i]->spread)
 			wake(m, i);
+	ask(m, in.now);
+	arm(m);
 	m->meta.seq++;
 	now = pass_report(&m->passes);
 	before = pass_before(&m->passes);
@@ -400,7 +453,7 @@ static void pass(struct manager *m)
 	due = m->written + (files_failed(m) ? write_retry : write_every - write_early);
 	if (d.material || now->at >= due)
 		write_files(m, now);
-	if (d.verdict || d.raised[0] || d.cleared[0] ||
+	if (d.verdict || d.raised[0] || d.cleared[0] || m->context.remember ||
 	    strcmp(m->saved_region, m->context.node.region) != 0)
 		state_save(m, now);
 }
@@ -485,9 +538,11 @@ static void on_run_done(const struct run_result *result, void *userdata)
 		release_waiting(m, s->probe, now);
 	}
 	(void) sd_event_source_set_enabled(m->pass, SD_EVENT_ONESHOT);
-	arm(m);
-	if (m->context.mode == SCHEDULE_CHECK)
+	if (m->context.mode == SCHEDULE_CHECK) {
+		ask(m, now);
 		finish_check(m);
+	}
+	arm(m);
 }
 
 static void watch_arm(struct watch *w);
@@ -497,15 +552,17 @@ static void look(struct slot *s)
 	struct manager *m = s->manager;
 	const struct probe_config *pc = &m->config->probes[s->probe_index];
 	bool woken = s->woken;
+	enum code asked = s->asked;
 	int r;
 
 	for (size_t i = 0; i < m->n_watches && m->context.mode == SCHEDULE_DAEMON; i++)
 		if (m->watches[i].probe_index == s->probe_index && !m->watches[i].source)
 			watch_arm(&m->watches[i]);
 	s->woken = false;
+	s->asked = CODE_NONE;
 	s->schedule.due = USEC_INFINITY;
 	r = run_new(&s->run, &m->context, s->probe, s->slot, m->memory[s->probe_index],
-	            pc->timeout ? pc->timeout : s->probe->timeout, woken, on_run_done, s);
+	            pc->timeout ? pc->timeout : s->probe->timeout, woken, asked, on_run_done, s);
 	if (r < 0) {
 		log_message(&m->log, LOG_WARNING, "cannot run probe %s: %s", s->probe->name,
 		            strerror(-r));
@@ -554,6 +611,16 @@ static void on_net_changed(void *userdata)
 	for (size_t i = 0; probes[i]; i++)
 		if (m->selected[i] && probes[i]->on_net)
 			wake(m, i);
+}
+
+static void on_unit_changed(const char *unit, void *userdata)
+{
+	struct manager *m = userdata;
+
+	for (size_t i = 0; probes[i]; i++)
+		for (size_t u = 0; u < PROBE_UNITS_MAX && probes[i]->units[u]; u++)
+			if (m->selected[i] && strcmp(probes[i]->units[u], unit) == 0)
+				wake(m, i);
 }
 
 static int on_file_changed(sd_event_source *source, const struct inotify_event *e, void *userdata)
@@ -666,6 +733,10 @@ static int add_slots(struct manager *m, size_t index, uint64_t machine, usec_t n
 		else if (m->context.mode == SCHEDULE_CHECK)
 			s->schedule.due = now;
 	}
+	for (size_t i = 0; i < PROBE_UNITS_MAX && p->units[i]; i++)
+		if (m->context.mode == SCHEDULE_DAEMON)
+			(void) bus_watch(m->bus,
+			                 p->units[i]); /* else it is looked at by interval only */
 	for (size_t i = 0; i < PROBE_WATCH_MAX && p->watch[i]; i++)
 		m->watches[m->n_watches++] =
 			(struct watch){.manager = m, .probe_index = index, .path = p->watch[i]};
@@ -748,6 +819,14 @@ static int add_instruments(struct manager *m, const struct manager_options *o, c
 	/* a kernel or a sandbox that gives us no netlink costs us those probes, not the daemon */
 	m->context.netlink_error =
 		netlink_new(&m->netlink, o->mode == SCHEDULE_DAEMON ? e : NULL, on_net_changed, m);
+	r = bus_new(&m->bus, e, m->files, on_unit_changed, m);
+	if (r < 0)
+		return r;
+	r = journal_new(&m->log_reader, e, m->files, m->meta.boot_id);
+	if (r < 0)
+		return r;
+	m->context.bus = m->bus;
+	m->context.journal = m->log_reader;
 	m->context.http = m->http;
 	m->context.dns = m->dns;
 	m->context.imds = m->imds;
@@ -801,6 +880,10 @@ static int set_up(struct manager *m, const struct manager_options *o, char *ret_
 	r = add_sources(m, o);
 	if (r < 0)
 		return r;
+	read_clock_of_node(m, now);
+	m->context.remembered = json_object();
+	if (!m->context.remembered)
+		return -ENOMEM;
 	r = add_instruments(m, o, ret_error, error_size);
 	if (r < 0)
 		return r;
@@ -809,7 +892,6 @@ static int set_up(struct manager *m, const struct manager_options *o, char *ret_
 	network_init(&m->context.node.network);
 	m->context.node.kubeconfig_present =
 		file_stat(m->files, "/var/lib/kubelet/kubeconfig", &st) == 0;
-	read_clock_of_node(m, now);
 	state_load(m);
 	machine = seed(m->files);
 	for (size_t i = 0; probes[i]; i++) {
@@ -835,6 +917,9 @@ struct manager *manager_free(struct manager *m)
 	sd_event_source_disable_unref(m->deadline);
 	free(m->unsaid);
 	netlink_free(m->netlink);
+	journal_free(m->log_reader);
+	bus_free(m->bus);
+	json_decref(m->context.remembered);
 	imds_free(m->imds);
 	dns_free(m->dns);
 	http_free(m->http);

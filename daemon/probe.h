@@ -5,15 +5,22 @@
  * judge() says what an observation means, and reads nothing else. */
 
 #include "aws.h"
+#include "bus.h"
 #include "catalogue.h"
 #include "dns.h"
 #include "eni-limits.h"
 #include "file.h"
+#include "grpc.h"
 #include "hop.h"
 #include "http.h"
 #include "imds.h"
+#include "journal.h"
+#include "kubeconfig.h"
+#include "match.h"
 #include "netlink.h"
 #include "node.h"
+#include "sigv4.h"
+#include "tail.h"
 #include "toml.h"
 
 struct run;
@@ -23,7 +30,7 @@ struct words {
 	char summary[SUMMARY_MAX]; /* one line with the evidence that decided it */
 };
 
-enum { PROBE_CODES_MAX = 16, PROBE_WATCH_MAX = 12 };
+enum { PROBE_CODES_MAX = 24, PROBE_WATCH_MAX = 16, PROBE_UNITS_MAX = 12, PROBE_ASKED_MAX = 12 };
 
 struct probe {
 	const char *name;
@@ -37,6 +44,11 @@ struct probe {
 	size_t state_size;  /* per run: zeroed before, wiped after */
 	size_t memory_size; /* per probe: zeroed at start, kept from run to run */
 	const char *watch[PROBE_WATCH_MAX]; /* files or directories whose change wakes it */
+	const char *units[PROBE_UNITS_MAX]; /* systemd units whose change wakes it */
+	/* Found, or about to be found, one of these asks for a look out of turn: what costs too
+	 * much to look at all the time. Closed by CODE_NONE. No two such looks within ask_every. */
+	enum code asked_by[PROBE_ASKED_MAX];
+	usec_t ask_every;
 	bool on_net;      /* a link, address, rule or route that changes wakes it */
 	bool leaves_node; /* sends packets that leave the node: has a switch of its own */
 	bool spread; /* its first look waits for its own place in the interval too: thousands share
@@ -69,7 +81,19 @@ const struct node *run_node(const struct run *r);
 struct node *run_learn(struct run *r); /* to write what was learnt of the node */
 const char *run_env(const struct run *r, const char *name); /* NULL when unset or empty */
 const struct files *run_files(const struct run *r);
-bool run_woken(const struct run *r); /* by a file, netlink, not by its interval */
+bool run_woken(const struct run *r);      /* by a file, netlink, a unit, not by its interval */
+enum code run_asked(const struct run *r); /* the finding that asked for this look, or CODE_NONE */
+usec_t
+run_realtime(const struct run *r); /* wall clock: to hold against dates, never for intervals */
+/* What the node's init was started with differs from ours: from CLOCK_MONOTONIC of the host (units,
+ * journal) to CLOCK_BOOTTIME. A suspended node shifts them: then the moment is too early. */
+usec_t run_from_monotonic(const struct run *r, usec_t monotonic);
+/* Small facts that outlive the daemon and the boot, of this very machine: the value, or NULL when
+ * there is none. Keys are "probe.what", values at most REMEMBER_MAX bytes; never a secret. The
+ * value is valid until the next run_remember() of the key; NULL forgets it. */
+enum { REMEMBER_MAX = 512 };
+const char *run_recall(const struct run *r, const char *key);
+void run_remember(struct run *r, const char *key, const char *value);
 
 /* Adds an observation at this moment: a blank one to fill, or NULL when there is no room (the fill
  * helpers take NULL). took counts from the run's start until set otherwise. */
@@ -94,6 +118,24 @@ int run_dns(struct run *r, const struct address *server, const char *name, enum 
             usec_t timeout, run_dns_t done, uintptr_t tag);
 int run_hop(struct run *r, const struct address *server, uint16_t port, usec_t timeout,
             run_hop_t done, uintptr_t tag);
+typedef void (*run_unit_t)(struct run *r, const struct bus_reply *reply, uintptr_t tag);
+typedef void (*run_line_t)(struct run *r, const struct journal_entry *e, uintptr_t tag);
+typedef void (*run_lines_t)(struct run *r, const struct journal_end *e, uintptr_t tag);
+typedef void (*run_tail_line_t)(struct run *r, const char *line, size_t len, uintptr_t tag);
+typedef void (*run_tail_t)(struct run *r, const struct tail_end *e, uintptr_t tag);
+typedef void (*run_grpc_t)(struct run *r, const struct grpc_reply *reply, uintptr_t tag);
+
+/* See bus.h. */
+int run_unit(struct run *r, const char *unit, usec_t timeout, run_unit_t done, uintptr_t tag);
+/* See journal.h and tail.h: the cursor and the tail live in run_memory(). */
+int run_journal(struct run *r, const struct journal_query *q,
+                char cursor[static JOURNAL_CURSOR_MAX], run_line_t line, run_lines_t done,
+                uintptr_t tag);
+int run_tail(struct run *r, const struct tail_query *q, struct tail *where, run_tail_line_t line,
+             run_tail_t done, uintptr_t tag);
+/* See grpc.h. */
+int run_grpc(struct run *r, const char *socket, const char *method, const void *message, size_t len,
+             usec_t timeout, run_grpc_t done, uintptr_t tag);
 int run_timer(struct run *r, usec_t after, run_timer_t done, uintptr_t tag);
 /* The kernel's links, addresses, rules, routes; at most max_age old while nothing changed. */
 int run_net(struct run *r, usec_t max_age, const struct net **ret);

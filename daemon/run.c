@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
+#include <jansson.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -16,12 +17,24 @@ struct run_call {
 	struct imds_call *imds;
 	struct dns_call *dns;
 	struct hop_call *hop;
+	struct bus_call *bus;
+	struct journal_read *journal;
+	struct tail_read *tail;
+	struct grpc_call *grpc;
 	sd_event_source *timer;
+	union {
+		run_line_t journal;
+		run_tail_line_t tail;
+	} line;
 	union {
 		run_http_t http;
 		run_imds_t imds;
 		run_dns_t dns;
 		run_hop_t hop;
+		run_unit_t bus;
+		run_lines_t journal;
+		run_tail_t tail;
+		run_grpc_t grpc;
 		run_timer_t timer;
 	} done;
 };
@@ -37,6 +50,7 @@ struct run {
 	const struct probe *probe;
 	unsigned slot;
 	bool woken, starting, ended, expired;
+	enum code asked;
 	void *state, *memory;
 	usec_t started;
 	struct run **self; /* where the manager keeps us; cleared at the end */
@@ -69,6 +83,10 @@ static void call_free(struct run_call *c)
 	imds_call_free(c->imds);
 	dns_call_free(c->dns);
 	hop_call_free(c->hop);
+	bus_call_free(c->bus);
+	journal_read_free(c->journal);
+	tail_read_free(c->tail);
+	grpc_call_free(c->grpc);
 	sd_event_source_disable_unref(c->timer);
 	free(c);
 }
@@ -139,7 +157,8 @@ static int on_deadline(sd_event_source *s, uint64_t usec, void *userdata)
 }
 
 int run_new(struct run **ret, struct run_context *c, const struct probe *p, unsigned slot,
-            void *memory, usec_t timeout, bool woken, run_done_t done, void *userdata)
+            void *memory, usec_t timeout, bool woken, enum code asked, run_done_t done,
+            void *userdata)
 {
 	struct run *r = malloc(sizeof(*r));
 	int ret_code;
@@ -153,6 +172,7 @@ int run_new(struct run **ret, struct run_context *c, const struct probe *p, unsi
 	r->slot = slot;
 	r->memory = memory;
 	r->woken = woken;
+	r->asked = asked;
 	r->started = clock_boottime();
 	r->done = done;
 	r->userdata = userdata;
@@ -246,6 +266,39 @@ bool run_woken(const struct run *r)
 	return r->woken;
 }
 
+enum code run_asked(const struct run *r)
+{
+	return r->asked;
+}
+
+usec_t run_realtime(const struct run *r)
+{
+	return clock_realtime();
+}
+
+usec_t run_from_monotonic(const struct run *r, usec_t monotonic)
+{
+	return run_context_boottime(r->context, monotonic);
+}
+
+const char *run_recall(const struct run *r, const char *key)
+{
+	return json_string_value(json_object_get(r->context->remembered, key));
+}
+
+void run_remember(struct run *r, const char *key, const char *value)
+{
+	const char *had = run_recall(r, key);
+
+	if (value ? had && strcmp(had, value) == 0 : !had)
+		return;
+	if (value && strlen(value) <= REMEMBER_MAX)
+		(void) json_object_set_new(r->context->remembered, key, json_string(value));
+	else
+		(void) json_object_del(r->context->remembered, key);
+	r->context->remember = true;
+}
+
 struct observation *run_observe(struct run *r, enum layer layer, const char *aspect,
                                 const char *subject, enum outcome outcome, int code)
 {
@@ -317,6 +370,48 @@ static void on_hop(struct hop_call *h, const struct hop_reply *reply, void *user
 	c->done.hop(c->run, reply, c->tag);
 }
 
+static void on_unit(struct bus_call *b, const struct bus_reply *reply, void *userdata)
+{
+	struct run_call *c = userdata;
+
+	c->done.bus(c->run, reply, c->tag);
+}
+
+static void on_line(const struct journal_entry *e, void *userdata)
+{
+	struct run_call *c = userdata;
+
+	c->line.journal(c->run, e, c->tag);
+}
+
+static void on_lines(struct journal_read *j, const struct journal_end *e, void *userdata)
+{
+	struct run_call *c = userdata;
+
+	c->done.journal(c->run, e, c->tag);
+}
+
+static void on_tail_line(const char *line, size_t len, void *userdata)
+{
+	struct run_call *c = userdata;
+
+	c->line.tail(c->run, line, len, c->tag);
+}
+
+static void on_tail(struct tail_read *t, const struct tail_end *e, void *userdata)
+{
+	struct run_call *c = userdata;
+
+	c->done.tail(c->run, e, c->tag);
+}
+
+static void on_grpc(struct grpc_call *g, const struct grpc_reply *reply, void *userdata)
+{
+	struct run_call *c = userdata;
+
+	c->done.grpc(c->run, reply, c->tag);
+}
+
 static int on_timer(sd_event_source *s, uint64_t usec, void *userdata)
 {
 	struct run_call *c = userdata;
@@ -379,6 +474,62 @@ int run_hop(struct run *r, const struct address *server, uint16_t port, usec_t t
 		return -ENOMEM;
 	c->done.hop = done;
 	ret = hop_call_new(&c->hop, r->context->event, server, port, timeout, on_hop, c);
+	return ret < 0 ? call_failed(r, ret) : 0;
+}
+
+int run_unit(struct run *r, const char *unit, usec_t timeout, run_unit_t done, uintptr_t tag)
+{
+	struct run_call *c = call_new(r, tag);
+	int ret;
+
+	if (!c)
+		return -ENOMEM;
+	c->done.bus = done;
+	ret = bus_call_new(&c->bus, r->context->bus, unit, timeout, on_unit, c);
+	return ret < 0 ? call_failed(r, ret) : 0;
+}
+
+int run_journal(struct run *r, const struct journal_query *q,
+                char cursor[static JOURNAL_CURSOR_MAX], run_line_t line, run_lines_t done,
+                uintptr_t tag)
+{
+	struct run_call *c = call_new(r, tag);
+	int ret;
+
+	if (!c)
+		return -ENOMEM;
+	c->line.journal = line;
+	c->done.journal = done;
+	ret = journal_read_new(&c->journal, r->context->journal, q, cursor, on_line, on_lines, c);
+	return ret < 0 ? call_failed(r, ret) : 0;
+}
+
+int run_tail(struct run *r, const struct tail_query *q, struct tail *where, run_tail_line_t line,
+             run_tail_t done, uintptr_t tag)
+{
+	struct run_call *c = call_new(r, tag);
+	int ret;
+
+	if (!c)
+		return -ENOMEM;
+	c->line.tail = line;
+	c->done.tail = done;
+	ret = tail_read_new(&c->tail, r->context->event, r->context->files, q, where, on_tail_line,
+	                    on_tail, c);
+	return ret < 0 ? call_failed(r, ret) : 0;
+}
+
+int run_grpc(struct run *r, const char *path, const char *method, const void *message, size_t len,
+             usec_t timeout, run_grpc_t done, uintptr_t tag)
+{
+	struct run_call *c = call_new(r, tag);
+	int ret;
+
+	if (!c)
+		return -ENOMEM;
+	c->done.grpc = done;
+	ret = grpc_call_new(&c->grpc, r->context->http, r->context->files, path, method, message,
+	                    len, timeout, on_grpc, c);
 	return ret < 0 ? call_failed(r, ret) : 0;
 }
 

@@ -5,7 +5,7 @@
 #include "probe.h"
 #include "schedule.h"
 
-enum { RUN_OBSERVATIONS_MAX = 40 };
+enum { RUN_OBSERVATIONS_MAX = 48 };
 
 /* What all runs share; owned by the manager. */
 struct run_context {
@@ -16,6 +16,10 @@ struct run_context {
 	struct imds *imds;
 	struct netlink *netlink; /* NULL when the kernel does not give us one: -error below */
 	int netlink_error;
+	struct bus *bus;
+	struct journal *journal;
+	struct json_t *remembered; /* an object of strings */
+	bool remember;             /* it has changed since it was saved */
 	struct node node;
 	enum schedule_mode mode;
 	int64_t uptime_offset; /* uptime of the node minus CLOCK_BOOTTIME */
@@ -38,6 +42,7 @@ typedef void (*run_done_t)(const struct run_result *result, void *userdata);
 
 /* Starts; *ret is set before start() runs and is NULL again when it has ended meanwhile. */
 int run_new(struct run **ret, struct run_context *c, const struct probe *p, unsigned slot,
-            void *memory, usec_t timeout, bool woken, run_done_t done, void *userdata);
+            void *memory, usec_t timeout, bool woken, enum code asked, run_done_t done,
+            void *userdata);
 /* Ends without calling done. */
 struct run *run_free(struct run *r);

@@ -55,7 +55,7 @@ static int look(struct bench *b)
 	for (size_t i = 0; i < ELEMENTS(looking); i++) {
 		b->running = looking[i];
 		r = run_new(&run, &b->context, looking[i], 0, b->memory[i], USEC_PER_SEC, false,
-		            on_run, b);
+		            CODE_NONE, on_run, b);
 		if (r < 0)
 			return r;
 		if (run) /* both are over when they have started */
