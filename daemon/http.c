@@ -363,6 +363,16 @@ static void *realloc_wiped(void *p, size_t size)
 	return n;
 }
 
+int http_date(const char *date, uint64_t *ret)
+{
+	time_t t = curl_getdate(date, NULL);
+
+	if (t < 0)
+		return -EBADMSG;
+	*ret = (uint64_t) t;
+	return 0;
+}
+
 bool http_has_http2(void)
 {
 	return curl_version_info(CURLVERSION_NOW)->features & CURL_VERSION_HTTP2;

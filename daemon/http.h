@@ -74,6 +74,8 @@ typedef void (*http_done_t)(struct http_call *c, const struct http_reply *r, voi
 int http_new(struct http **ret, sd_event *event);
 /* True when libcurl speaks HTTP/2. */
 bool http_has_http2(void);
+/* Of a Date header: seconds since 1970. -EBADMSG. */
+int http_date(const char *date, uint64_t *ret);
 /* All calls must have been freed before. */
 struct http *http_free(struct http *h);
 

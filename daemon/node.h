@@ -58,6 +58,25 @@ struct endpoint {
 	usec_t resolved_at;                          /* 0: never */
 };
 
+/* A clock outside this node, by the Date header of its last answer. */
+enum witness { WITNESS_METADATA, WITNESS_ENDPOINT, WITNESS_APISERVER, _WITNESS_MAX };
+struct witness_seen {
+	int64_t offset_s; /* our wall clock minus theirs, whole seconds as the header has */
+	usec_t at;        /* CLOCK_BOOTTIME; 0: never */
+};
+
+enum tristate { CANNOT_TELL, NO, YES };
+
+/* How the VPC CNI is set up, by the environment of aws-node; all false while not known. */
+struct cni_settings {
+	bool known;
+	bool prefix, custom, pod_eni, ipv6; /* ENABLE_PREFIX_DELEGATION, custom networking,
+	                                       ENABLE_POD_ENI, ENABLE_IPv6 */
+	bool web_identity, pod_identity;    /* AWS_ROLE_ARN and token file; container credentials */
+	int warm_eni, warm_ip, minimum_ip, warm_prefix; /* WARM_*_TARGET; -1: not set */
+	char role_arn[160];                             /* "" when it uses the node's role */
+};
+
 struct node {
 	enum ec2 ec2; /* CONTRACT.md section 1 says what decides */
 	bool hybrid;  /* EKS hybrid node: no metadata, no ENIs of ours */
@@ -71,6 +90,13 @@ struct node {
 	usec_t metadata_at;    /* of the last answer; 0: never */
 	struct endpoint endpoints[_SERVICE_MAX];
 	struct network network;
+	char role[128];            /* the role that metadata gives credentials for; "" not known */
+	struct endpoint apiserver; /* of the kubeconfig, resolved by the apiserver probe */
+	struct witness_seen witnesses[_WITNESS_MAX];
+	enum tristate
+		registered;  /* what the API server says of our Node object, or kubelet's log */
+	enum tristate ready; /* its Ready condition */
+	struct cni_settings cni;
 	bool kubeconfig_present;
 	bool has_pods; /* the kubelet was given pods: it had registered; looked at while CNI is not
 	                  ready */

@@ -281,6 +281,17 @@ usec_t run_from_monotonic(const struct run *r, usec_t monotonic)
 	return run_context_boottime(r->context, monotonic);
 }
 
+void run_witness(struct run *r, enum witness w, const struct http_reply *reply)
+{
+	uint64_t theirs;
+	int64_t ours = (int64_t) (clock_realtime() / USEC_PER_SEC);
+
+	if (!reply->status || http_date(reply->date, &theirs) < 0)
+		return;
+	r->context->node.witnesses[w] =
+		(struct witness_seen){.offset_s = ours - (int64_t) theirs, .at = clock_boottime()};
+}
+
 const char *run_recall(const struct run *r, const char *key)
 {
 	return json_string_value(json_object_get(r->context->remembered, key));
