@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ledger.h"
-#include "schedule.h"
 
 /* Two codes that take turns on one subject are a fault all the same: so many bad looks of whatever
  * code raise the latest. */
@@ -44,7 +43,7 @@ static void clear(struct fact *f)
 	f->summary[0] = 0;
 }
 
-static bool note_good(struct ledger_entry *e)
+static enum pace note_good(struct ledger_entry *e)
 {
 	e->good++;
 	e->bad = e->streak = 0;
@@ -52,15 +51,15 @@ static bool note_good(struct ledger_entry *e)
 	e->fact.pending = CODE_NONE;
 	e->fact.graced = false;
 	if (e->fact.code == CODE_NONE)
-		return false;
+		return PACE_CALM;
 	if (e->good < CLEAR_AFTER)
-		return true;
+		return PACE_UNSURE;
 	clear(&e->fact);
-	return false;
+	return PACE_CALM;
 }
 
-static bool note_bad(struct ledger_entry *e, enum code code, const struct words *w,
-                     unsigned confirm, usec_t uptime)
+static enum pace note_bad(struct ledger_entry *e, enum code code, const struct words *w,
+                          unsigned confirm, usec_t uptime)
 {
 	struct fact *f = &e->fact;
 	const struct observation *o = &f->latest;
@@ -79,7 +78,7 @@ static bool note_bad(struct ledger_entry *e, enum code code, const struct words 
 	sure = e->streak >= confirm || e->bad >= confirm * MIXED_CONFIRM;
 	if (code != f->code && (!sure || f->graced)) {
 		f->pending = code;
-		return !sure;
+		return sure ? PACE_CALM : PACE_UNSURE;
 	}
 	if (code != f->code) {
 		clear(f);
@@ -93,11 +92,11 @@ static bool note_bad(struct ledger_entry *e, enum code code, const struct words 
 	(void) text_format(f->summary, sizeof(f->summary), "%s", w->summary);
 	f->last_seen = o->at;
 	f->seen++;
-	return false;
+	return PACE_FAILING;
 }
 
-static bool put_one(struct ledger *l, const struct probe *p, unsigned slot,
-                    const struct observation *o, unsigned confirm, usec_t uptime)
+static enum pace put_one(struct ledger *l, const struct probe *p, unsigned slot,
+                         const struct observation *o, unsigned confirm, usec_t uptime)
 {
 	struct ledger_entry *e = find(l, p, slot, o);
 	struct words w;
@@ -105,7 +104,7 @@ static bool put_one(struct ledger *l, const struct probe *p, unsigned slot,
 
 	if (!e) {
 		if (l->n == LEDGER_MAX)
-			return false;
+			return PACE_CALM;
 		e = &l->entries[l->n++];
 		*e = (struct ledger_entry){.probe = p, .slot = slot};
 	}
@@ -123,11 +122,11 @@ static bool seen_again(const struct ledger_entry *e, const struct observation *s
 	return false;
 }
 
-bool ledger_put(struct ledger *l, const struct probe *p, unsigned slot,
-                const struct observation *seen, size_t n, bool whole, unsigned confirm,
-                usec_t uptime)
+enum pace ledger_put(struct ledger *l, const struct probe *p, unsigned slot,
+                     const struct observation *seen, size_t n, bool whole, unsigned confirm,
+                     usec_t uptime)
 {
-	bool unsure = false;
+	enum pace pace = PACE_CALM;
 	size_t kept = 0;
 
 	for (size_t i = 0; i < l->n; i++) {
@@ -140,9 +139,12 @@ bool ledger_put(struct ledger *l, const struct probe *p, unsigned slot,
 		kept++;
 	}
 	l->n = kept;
-	for (size_t i = 0; i < n; i++)
-		unsure |= put_one(l, p, slot, &seen[i], confirm, uptime);
-	return unsure;
+	for (size_t i = 0; i < n; i++) {
+		enum pace one = put_one(l, p, slot, &seen[i], confirm, uptime);
+
+		pace = one > pace ? one : pace;
+	}
+	return pace;
 }
 
 bool ledger_restore(struct ledger *l, const struct probe *p, unsigned slot, const struct fact *f)

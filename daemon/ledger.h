@@ -4,6 +4,7 @@
  * bad: hysteresis lives here and nowhere else. Pure but for its own memory. */
 
 #include "probe.h"
+#include "schedule.h"
 
 enum { LEDGER_MAX = 224 };
 
@@ -37,10 +38,10 @@ struct ledger {
 
 /* Takes in everything that one run of a slot saw; what that slot saw before and this run did not
  * see again is gone. confirm: looks in a row that make a finding. uptime is the node's, for the
- * grace. Returns true while a state is about to change, so that the slot should look again soon. */
-bool ledger_put(struct ledger *l, const struct probe *p, unsigned slot,
-                const struct observation *seen, size_t n, bool whole, unsigned confirm,
-                usec_t uptime);
+ * grace. Returns what this leaves the slot in, for schedule_next(). */
+enum pace ledger_put(struct ledger *l, const struct probe *p, unsigned slot,
+                     const struct observation *seen, size_t n, bool whole, unsigned confirm,
+                     usec_t uptime);
 /* Puts a finding of an earlier life of the daemon back, as raised since f->since. The next looks
  * decide whether it still stands. False when there is no room. */
 bool ledger_restore(struct ledger *l, const struct probe *p, unsigned slot, const struct fact *f);

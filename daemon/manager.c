@@ -404,17 +404,14 @@ static enum code who_asks(const struct manager *m, const struct probe *p)
 	return CODE_NONE;
 }
 
-/* A check asks once. */
 static void ask(struct manager *m, usec_t now)
 {
-	bool again = m->context.mode == SCHEDULE_DAEMON;
-
 	for (size_t i = 0; i < m->n_slots; i++) {
 		struct slot *s = &m->slots[i];
 		enum code c = s->run || s->waiting ? CODE_NONE : who_asks(m, s->probe);
 
 		if (c == CODE_NONE ||
-		    (s->asked_at && (!again || now - s->asked_at < s->probe->ask_every)))
+		    !schedule_may_ask(m->context.mode, s->probe->ask_every, s->asked_at, now))
 			continue;
 		s->asked = c;
 		s->asked_at = now;
@@ -500,9 +497,10 @@ static void release_waiting(struct manager *m, const struct probe *p, usec_t now
 		if (!s->waiting || strcmp(s->probe->after, p->name) != 0)
 			continue;
 		s->waiting = false;
-		s->schedule.due = s->probe->spread && m->context.mode == SCHEDULE_DAEMON
-		                          ? schedule_next(&s->schedule, SCHEDULE_DAEMON, false, now)
-		                          : now;
+		s->schedule.due =
+			s->probe->spread && m->context.mode == SCHEDULE_DAEMON
+				? schedule_next(&s->schedule, SCHEDULE_DAEMON, PACE_CALM, now)
+				: now;
 	}
 }
 
@@ -520,15 +518,15 @@ static void on_run_done(const struct run_result *result, void *userdata)
 	struct slot *s = userdata;
 	struct manager *m = s->manager;
 	usec_t now = clock_boottime();
-	bool unsure;
+	enum pace pace;
 
 	s->looked = true;
 	m->stats[s->probe_index].runs++;
 	m->stats[s->probe_index].failures += !result->whole;
-	unsure = ledger_put(&m->ledger, s->probe, s->slot, result->observations, result->n,
-	                    result->whole, schedule_confirm(m->context.mode),
-	                    run_context_uptime(&m->context, now));
-	s->schedule.due = schedule_next(&s->schedule, m->context.mode, unsure, now);
+	pace = ledger_put(&m->ledger, s->probe, s->slot, result->observations, result->n,
+	                  result->whole, schedule_confirm(m->context.mode),
+	                  run_context_uptime(&m->context, now));
+	s->schedule.due = schedule_next(&s->schedule, m->context.mode, pace, now);
 	if (s->again)
 		s->schedule.due = now + wake_delay;
 	s->woken = s->again;

@@ -37,6 +37,7 @@ struct probe {
 	const char *what;   /* one line for the man page: what it looks at */
 	enum layer layer;   /* the row of the chain in which people look for it */
 	usec_t every;       /* default interval of each slot */
+	usec_t failing;     /* interval while what it found stands; 0: half of `every` */
 	usec_t retry;       /* interval of a slot that fails and is not yet sure; 0: 1 s */
 	usec_t timeout;     /* deadline of a run, a safety net over the calls' own */
 	unsigned slots;     /* independent subjects, staggered over `every`; 0 means 1 */

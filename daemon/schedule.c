@@ -1,21 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule.h"
 
-/* `check` repeats a failed look after this long: a person is waiting, and what fails twice a
- * quarter of a second apart is no lost packet, since the look itself waited for retransmissions. */
-static const usec_t check_retry = 250 * USEC_PER_MSEC;
+/* When a look is due, by who looks and how the last look left things. */
+enum when { NEVER, AFTER, ON_GRID }; /* so long after the last one; at this machine's own moments */
+enum interval { EVERY, FAILING, RETRY, CHECK_RETRY };
+
+static const struct {
+	enum when when;
+	enum interval interval;
+} table[][_PACE_MAX] = {
+	[SCHEDULE_DAEMON] =
+		{
+			[PACE_CALM] = {ON_GRID, EVERY},
+			/* what is broken is watched more closely: people wait for it to come back
+                         */
+			[PACE_FAILING] = {ON_GRID, FAILING},
+			[PACE_UNSURE] = {AFTER, RETRY},
+		},
+	[SCHEDULE_CHECK] =
+		{
+			[PACE_CALM] = {NEVER},
+			[PACE_FAILING] = {NEVER},
+			/* A person is waiting, and what fails twice a quarter of a second apart is
+                         * no lost packet, since the look itself waited for retransmissions. */
+			[PACE_UNSURE] = {AFTER, CHECK_RETRY},
+		},
+};
+
+static usec_t length(const struct schedule_slot *s, enum interval i)
+{
+	return i == EVERY     ? s->every
+	       : i == FAILING ? s->failing
+	       : i == RETRY   ? s->retry
+	                      : 250 * USEC_PER_MSEC;
+}
 
 unsigned schedule_confirm(enum schedule_mode mode)
 {
 	return mode == SCHEDULE_CHECK ? CONFIRM_CHECK : CONFIRM_DAEMON;
 }
 
-/* The first moment after t that lies on this slot's grid. */
-static usec_t on_grid(const struct schedule_slot *s, usec_t t)
+/* The first moment after t that lies on this slot's grid of that interval. */
+static usec_t on_grid(const struct schedule_slot *s, usec_t interval, usec_t t)
 {
-	usec_t since = (t + s->every - s->phase) % s->every;
+	usec_t since = (t + interval - s->phase % interval) % interval;
 
-	return t + s->every - since;
+	return t + interval - since;
 }
 
 void schedule_init(struct schedule_slot *s, const struct probe *p, unsigned slot, uint64_t seed,
@@ -25,25 +55,35 @@ void schedule_init(struct schedule_slot *s, const struct probe *p, unsigned slot
 
 	*s = (struct schedule_slot){.every = every ? every : p->every,
 	                            .retry = p->retry ? p->retry : USEC_PER_SEC};
+	s->failing = p->failing ? p->failing : s->every / 2;
+	if (s->failing > s->every)
+		s->failing = s->every;
 	if (s->retry > s->every)
 		s->retry = s->every;
+	if (s->failing < s->retry)
+		s->failing = s->retry;
 	/* One place for all probes of a machine: to wake up with cold caches costs more than most
 	 * looks do, and what several of them find together is one pass. */
 	s->phase = (seed + slot * (s->every / slots)) % s->every;
-	s->due = p->spread ? on_grid(s, now) : now;
+	s->due = p->spread ? on_grid(s, s->every, now) : now;
 }
 
-usec_t schedule_next(const struct schedule_slot *s, enum schedule_mode mode, bool unsure,
+usec_t schedule_next(const struct schedule_slot *s, enum schedule_mode mode, enum pace pace,
                      usec_t now)
 {
-	usec_t next;
+	usec_t interval = length(s, table[mode][pace].interval), next;
 
-	if (unsure)
-		return now + (mode == SCHEDULE_CHECK ? check_retry : s->retry);
-	if (mode == SCHEDULE_CHECK)
+	if (table[mode][pace].when == NEVER)
 		return USEC_INFINITY;
-	next = on_grid(s, now);
+	if (table[mode][pace].when == AFTER)
+		return now + interval;
+	next = on_grid(s, interval, now);
 	/* A look that was out of turn moves back onto the grid without a second one right after it.
 	 * Not later than that: the pause is added to the time until a fault is known. */
-	return next - now < s->every / 5 ? next + s->every : next;
+	return next - now < interval / 5 ? next + interval : next;
+}
+
+bool schedule_may_ask(enum schedule_mode mode, usec_t ask_every, usec_t asked_at, usec_t now)
+{
+	return !asked_at || (mode == SCHEDULE_DAEMON && now - asked_at >= ask_every);
 }

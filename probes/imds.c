@@ -681,6 +681,7 @@ const struct probe probe_imds = {
 	.what = "the instance metadata service: token, instance id and identity document",
 	.layer = LAYER_METADATA,
 	.every = 5 * USEC_PER_SEC,
+	.failing = 5 * USEC_PER_SEC, /* the budget of requests is the limit */
 	.timeout = 6 * USEC_PER_SEC,
 	.grace = 60 * USEC_PER_SEC, /* DHCP may still be at it */
 	.state_size = sizeof(struct state),

@@ -26,7 +26,7 @@ static bool see(const struct probe *p, const char *subject, enum outcome outcome
 
 	(void) text_format(o.probe, sizeof(o.probe), "%s", p->name);
 	(void) text_format(o.subject, sizeof(o.subject), "%s", subject);
-	return ledger_put(&l, p, 0, &o, 1, true, CONFIRM_DAEMON, now);
+	return ledger_put(&l, p, 0, &o, 1, true, CONFIRM_DAEMON, now) == PACE_UNSURE;
 }
 
 #define FACT (&l.entries[0].fact)

@@ -20,41 +20,58 @@ static void test_one(void)
 	schedule_init(&s, &own, 0, 42, 0, t);
 	ok(s.due == t); /* the first look is at once */
 	ok(s.retry == USEC_PER_SEC);
-	next = schedule_next(&s, SCHEDULE_DAEMON, true, t);
+	next = schedule_next(&s, SCHEDULE_DAEMON, PACE_UNSURE, t);
 	ok(next == t + USEC_PER_SEC); /* a failure is tried again after a second */
-	next = schedule_next(&s, SCHEDULE_DAEMON, false, t);
+	next = schedule_next(&s, SCHEDULE_DAEMON, PACE_CALM, t);
 	for (uint64_t machine = 0; machine < 1000; machine++) { /* back onto the grid */
 		schedule_init(&s, &own, 0, machine, 0, t);
-		next = schedule_next(&s, SCHEDULE_DAEMON, false, t);
+		next = schedule_next(&s, SCHEDULE_DAEMON, PACE_CALM, t);
 		if (next < t + own.every / 5 || next > t + own.every + own.every / 5)
 			ok(false, "%llu", (unsigned long long) (next - t));
 	}
 	for (int i = 0; i < 100; i++) { /* then on the grid, exactly */
 		t = next;
-		next = schedule_next(&s, SCHEDULE_DAEMON, false, t);
+		next = schedule_next(&s, SCHEDULE_DAEMON, PACE_CALM, t);
 		if (next - t != own.every)
 			ok(false, "%llu", (unsigned long long) (next - t));
 		/* a look takes a while: the grid does not drift */
 		t += 300 * USEC_PER_MSEC;
-		if (schedule_next(&s, SCHEDULE_DAEMON, false, t) != next)
+		if (schedule_next(&s, SCHEDULE_DAEMON, PACE_CALM, t) != next)
 			ok(false);
 	}
-	ok(schedule_next(&s, SCHEDULE_CHECK, false, t) == USEC_INFINITY);
-	ok(schedule_next(&s, SCHEDULE_CHECK, true, t) < t + USEC_PER_SEC);
+	next = schedule_next(&s, SCHEDULE_DAEMON, PACE_FAILING, t);
+	for (int i = 0; i < 20; i++) { /* what fails is watched at its own pace, on a grid too */
+		t = next;
+		next = schedule_next(&s, SCHEDULE_DAEMON, PACE_FAILING, t);
+		ok(next - t == own.every / 2);
+	}
+	ok(schedule_next(&s, SCHEDULE_CHECK, PACE_FAILING, t) == USEC_INFINITY);
+	ok(schedule_next(&s, SCHEDULE_CHECK, PACE_CALM, t) == USEC_INFINITY);
+	ok(schedule_next(&s, SCHEDULE_CHECK, PACE_UNSURE, t) < t + USEC_PER_SEC);
 	schedule_init(&s, &own, 0, 42, 60 * USEC_PER_SEC, t);
 	ok(s.every == 60 * USEC_PER_SEC);
 }
 
-/* Booted in the same second, 10,000 nodes put no more than twice the mean rate on one endpoint. */
-static void test_fleet(bool failing)
+static unsigned most(const unsigned *looks, unsigned from, unsigned to)
+{
+	unsigned max = 0;
+
+	for (unsigned i = from; i < to; i++)
+		if (looks[i] > max)
+			max = looks[i];
+	return max;
+}
+
+/* Booted in the same second, 10,000 nodes put no more than twice the mean rate on one endpoint:
+ * while it is well, while all of them make sure that it is not, and while it stays broken. */
+static void test_fleet(void)
 {
 	static unsigned looks[SECONDS];
-	unsigned max = 0, total = 0;
-	double mean;
+	unsigned calm, turning, failing;
 
-	memset(looks, 0, sizeof(looks));
 	for (unsigned node = 0; node < NODES; node++) {
 		struct schedule_slot s;
+		unsigned bad = 0;
 		char id[33];
 		usec_t t;
 
@@ -62,35 +79,41 @@ static void test_fleet(bool failing)
 		schedule_init(&s, &shared, 1, hash_text(0, id), 0, 5 * USEC_PER_SEC);
 		for (t = s.due; t < SECONDS * USEC_PER_SEC;) {
 			looks[t / USEC_PER_SEC]++;
-			total++;
-			/* everything is down from the 60th second on: three looks two seconds
-			 * apart, then sure */
-			t = schedule_next(&s, SCHEDULE_DAEMON, false, t);
-			if (failing && t > 60 * USEC_PER_SEC && t < 80 * USEC_PER_SEC) {
-				for (int i = 0; i < 2; i++) {
-					usec_t again = schedule_next(&s, SCHEDULE_DAEMON, true,
-					                             t + (usec_t) i * s.retry);
-
-					looks[again / USEC_PER_SEC]++;
-				}
-			}
+			if (t > 60 * USEC_PER_SEC)
+				bad++;
+			t = schedule_next(&s, SCHEDULE_DAEMON,
+			                  bad == 0               ? PACE_CALM
+			                  : bad < CONFIRM_DAEMON ? PACE_UNSURE
+			                                         : PACE_FAILING,
+			                  t);
 		}
 	}
-	mean = (double) NODES / 20;
-	for (unsigned i = 6; i < SECONDS; i++)
-		if (looks[i] > max)
-			max = looks[i];
-	printf("# %s: mean %.0f a second by interval, worst second %u, %u looks\n",
-	       failing ? "failing" : "calm", mean, max, total);
-	/* three looks in place of one while 10,000 nodes make sure: still spread like the looks */
-	ok(max <= (failing ? 2 * 3 : 2) * mean);
-	ok(total >= NODES * (SECONDS - 25) / 20);
+	calm = most(looks, 6, 60);
+	turning = most(looks, 60, 90);
+	failing = most(looks, 90, SECONDS);
+	printf("# worst second: calm %u of %u, turning %u, failing %u of %u\n", calm, NODES / 20,
+	       turning, failing, NODES / 10);
+	ok(calm > 0 && calm <= 2 * NODES / 20);
+	/* three looks in place of one while all make sure, the first of them at the faster pace */
+	ok(turning > calm && turning <= 2 * 3 * NODES / 20);
+	ok(failing > calm && failing <= 2 * NODES / 10);
+}
+
+static void test_ask(void)
+{
+	const usec_t every = 60 * USEC_PER_SEC, t = 1000 * USEC_PER_SEC;
+
+	ok(schedule_may_ask(SCHEDULE_DAEMON, every, 0, t));
+	ok(!schedule_may_ask(SCHEDULE_DAEMON, every, t, t + every - 1));
+	ok(schedule_may_ask(SCHEDULE_DAEMON, every, t, t + every));
+	ok(schedule_may_ask(SCHEDULE_CHECK, every, 0, t));
+	ok(!schedule_may_ask(SCHEDULE_CHECK, every, t, t + 2 * every));
 }
 
 int main(void)
 {
 	test_one();
-	test_fleet(false);
-	test_fleet(true);
+	test_fleet();
+	test_ask();
 	return done();
 }

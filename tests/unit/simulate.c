@@ -277,7 +277,8 @@ static void live_with(const struct script *s, const char *machine, unsigned conf
 	ledger.n = 0;
 	for (;;) {
 		usec_t took;
-		bool unsure, complete = true;
+		bool complete = true;
+		enum pace pace;
 		uint32_t again;
 
 		next = next_slot(slots, n);
@@ -300,10 +301,10 @@ static void live_with(const struct script *s, const char *machine, unsigned conf
 			continue;
 		took = look(s, next->probe, next->slot, t);
 		next->looked = true;
-		unsure = ledger_put(&ledger, next->probe, next->slot, seen, n_seen, true, confirm,
-		                    t + took - booted);
+		pace = ledger_put(&ledger, next->probe, next->slot, seen, n_seen, true, confirm,
+		                  t + took - booted);
 		next->schedule.due =
-			schedule_next(&next->schedule, SCHEDULE_DAEMON, unsure, t + took);
+			schedule_next(&next->schedule, SCHEDULE_DAEMON, pace, t + took);
 		for (size_t i = 0; i < n; i++)
 			complete &= slots[i].looked;
 		again = pass(&life, &ledger, t + took, t + took - booted, complete);
