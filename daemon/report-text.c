@@ -388,7 +388,7 @@ static void share(char *dst, size_t size, const json_t *j, const char *have, con
 
 static void say_network(FILE *out, const json_t *network, const struct text_options *o)
 {
-	enum { ROWS = 8 };
+	enum { ROWS = 6 }; /* with the head of two lines, the names and the rest: ten at most */
 	const json_t *enis = json_object_get(network, "enis"), *e;
 	char enis_of[40], ips_of[40], pods[16], kubelet[16], type[16], line[256];
 	size_t i;
