@@ -6,6 +6,7 @@
 # make lint       analysers, formatters            make bench       the figures of docs/BENCH.md
 # make generate   man pages, catalogues, docs      make fuzz        TARGET=name TIME=seconds
 # make install    DESTDIR= PREFIX=/usr             make run         the daemon in the foreground
+# make deb rpm    packages of the commit that is checked out, in build/packages
 
 CFLAGS     ?= -O2 -g
 PKG_CONFIG ?= pkg-config
@@ -46,7 +47,7 @@ UNIT  := $(wildcard tests/unit/*.c)
 FUZZ  := $(wildcard tests/fuzz/fuzz-*.c)
 TOOLS := $(wildcard tests/bench/*.c tests/world/*.c packaging/*.c)
 HEADS := $(wildcard daemon/*.h probes/*.h tests/*.h)
-SHELL_FILES := .ci/run packaging/deps.sh packaging/npd/nodewhy-condition \
+SHELL_FILES := .ci/run packaging/deps.sh packaging/version packaging/build packaging/npd/nodewhy-condition \
                $(wildcard tests/*.sh) $(shell grep -lE '^\#!/bin/(ba)?sh' tests/*.t tests/scenarios/* 2>/dev/null)
 PYTHON_FILES := $(shell grep -rlE '^\#!.*python3' --exclude-dir=__pycache__ packaging tests 2>/dev/null) \
                 $(wildcard tests/world/*.py tests/scenarios/*.py)
@@ -142,6 +143,7 @@ install: all
 	install -D -m 755 $(B)/nodewhy $(D)/bin/nodewhy
 	install -D -m 644 -t $(D)/share/nodewhy packaging/data/eni-limits.tsv packaging/data/network-cards.tsv
 	install -D -m 755 -t $(D)/share/nodewhy/npd packaging/npd/nodewhy-condition
+	install -m 644 -t $(D)/share/nodewhy/npd packaging/npd/nodewhy-condition-monitor.json packaging/npd/nodewhy-journal-monitor.json
 	install -d $(DESTDIR)$(UNITDIR)/system
 	sed 's|/usr/bin/nodewhy|$(PREFIX)/bin/nodewhy|' systemd/nodewhy.service > $(DESTDIR)$(UNITDIR)/system/nodewhy.service
 	chmod 644 $(DESTDIR)$(UNITDIR)/system/nodewhy.service
@@ -157,10 +159,13 @@ install: all
 	install -D -m 644 LICENSE $(D)/share/licenses/nodewhy/LICENSE
 	install -d $(DESTDIR)$(SYSCONFDIR)/nodewhy/nodewhy.conf.d
 
+deb rpm:
+	$(Q)sh packaging/build $@
+
 clean:
 	rm -rf build
 FORCE:
-.PHONY: all deps build-check check test test-all demo run bench generate lint fuzz install clean FORCE
+.PHONY: all deps build-check check test test-all demo run bench generate lint fuzz install deb rpm clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(patsubst %.c,$(B)/%.d,$(SRC) $(UNIT) $(FUZZ) $(TOOLS) tests/fuzz/replay.c)

@@ -9,7 +9,8 @@ unset MAKEFLAGS MFLAGS MAKELEVEL B
 out=$(make --no-print-directory SAN= install DESTDIR="$d" PREFIX=/usr 2>&1)
 t 'make install' $? "$out"
 for f in usr/bin/nodewhy usr/share/nodewhy/eni-limits.tsv usr/share/nodewhy/network-cards.tsv \
-	usr/share/nodewhy/npd/nodewhy-condition usr/lib/systemd/system/nodewhy.service \
+	usr/share/nodewhy/npd/nodewhy-condition usr/share/nodewhy/npd/nodewhy-condition-monitor.json \
+	usr/share/nodewhy/npd/nodewhy-journal-monitor.json usr/lib/systemd/system/nodewhy.service \
 	usr/lib/systemd/system-preset/90-nodewhy.preset usr/lib/systemd/catalog/nodewhy.catalog \
 	usr/lib/systemd/catalog/nodewhy.ko.catalog usr/lib/sysusers.d/nodewhy.conf usr/lib/tmpfiles.d/nodewhy.conf \
 	usr/share/man/man1/nodewhy.1 usr/share/man/man5/nodewhy.conf.5 usr/share/man/man7/nodewhy-findings.7 \
@@ -18,7 +19,7 @@ for f in usr/bin/nodewhy usr/share/nodewhy/eni-limits.tsv usr/share/nodewhy/netw
 	t "/$f" $?
 done
 extra=$(find "$d" -type f | wc -l)
-t 'and nothing else' "$([ "$extra" = 16 ]; echo $?)" "$(find "$d" -type f)"
+t 'and nothing else' "$([ "$extra" = 18 ]; echo $?)" "$(find "$d" -type f)"
 open=$(find "$d" -perm /022 ! -type l)
 t 'nobody else may write to it' "$([ -z "$open" ]; echo $?)" "$open"
 out=$("$d/usr/bin/nodewhy" version 2>&1)
