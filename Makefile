@@ -53,7 +53,8 @@ PYTHON_FILES := $(shell grep -rlE '^\#!.*python3' --exclude-dir=__pycache__ pack
                 $(wildcard tests/world/*.py tests/scenarios/*.py)
 obj    = $(patsubst %.c,$(B)/%.o,$(1))
 bin    = $(patsubst %.c,$(B)/%,$(1))
-CHECKS := $(call bin,$(UNIT) $(FUZZ)) $(wildcard tests/*.t)
+SLOW   := tests/packages.t
+CHECKS := $(call bin,$(UNIT) $(FUZZ)) $(filter-out $(SLOW),$(wildcard tests/*.t))
 WORLD  := $(wildcard tests/world/selftest.py tests/world/sdk.py tests/scenarios/selftest.py tests/scenarios/run.py)
 
 ifneq ($(V),1)
@@ -106,7 +107,7 @@ test: deps-test
 	$(Q)$(MAKE) --no-print-directory -j"$$(nproc)" build-check
 	$(Q)$(MAKE) --no-print-directory test-all
 test-all: build-check
-	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy $(PYTHON) tests/tally $(CHECKS) $(WORLD); $(GIVE_BACK)
+	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy $(PYTHON) tests/tally $(CHECKS) $(SLOW) $(WORLD); $(GIVE_BACK)
 demo: deps-demo
 	$(Q)$(MAKE) --no-print-directory -j"$$(nproc)" all
 	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy sh tests/demo.sh; $(GIVE_BACK)
