@@ -50,7 +50,7 @@ if command -v dpkg-buildpackage >/dev/null; then
 	t 'nodewhy-npd is for every machine' "$([ "$(dpkg-deb -f "$d"/deb1/nodewhy-npd_*.deb Architecture)" = all ]; echo $?)"
 	if command -v lintian >/dev/null; then
 		out=$(lintian --allow-root --fail-on warning "$d"/deb1/*.deb 2>&1)
-		t 'lintian says nothing' "$([ -z "$(printf '%s' "$out" | grep '^[EW]:')" ]; echo $?)" "$out"
+		t 'lintian says nothing' "$(! printf '%s' "$out" | grep -q '^[EW]:'; echo $?)" "$out"
 	else
 		skip lintian 'not installed'
 	fi
