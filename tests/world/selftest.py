@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves the world itself: each fault has, on plain sockets, the effect that its docstring promises."""
 
+import base64
 import errno
 import json
 import os
@@ -17,7 +18,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from world import World, dnsd, faults, net, tlsd  # noqa: E402
+from world import World, apiserver, control, dnsd, faults, net, tlsd  # noqa: E402
 from world.daemon import parse_native  # noqa: E402
 from world.tap import Tap  # noqa: E402
 from world.world import IMDS4, IMDS6, LINK_DNS, STUB, VPC_DNS  # noqa: E402
@@ -146,18 +147,27 @@ def dns(server, name, kind=dnsd.A, tcp=False, timeout=SILENCE):
 
 def tls(w, service, path="/?Action=DescribeRegions", timeout=SILENCE):
     """("http", status) after a verified handshake, else ("connect"|"tls"|"wait", how it failed)."""
-    context = ssl.create_default_context(cafile=w.certs + "/ca.pem")
-    address = w.tls[service].addresses[0]
+    return https(w.tls[service].addresses[0], w.host(service), path, w.certs + "/ca.pem", timeout)
+
+
+def https(address, host, path, ca, timeout=SILENCE, token=None, proxy=None):
+    context = ssl.create_default_context(cafile=ca)
     s = socket.socket(family(address), socket.SOCK_STREAM)
     s.settimeout(timeout)
     stage = "connect"
     try:
-        s.connect((address, 443))
+        s.connect(proxy or (address, 443))
+        if proxy:
+            stage = "proxy"
+            s.sendall(("CONNECT %s:443 HTTP/1.1\r\nHost: %s\r\n\r\n" % (host, host)).encode())
+            answer = s.recv(65536).split()
+            if answer[1] != b"200":
+                return stage, int(answer[1])
         stage = "tls"
-        s = context.wrap_socket(s, server_hostname=w.host(service))
+        s = context.wrap_socket(s, server_hostname=host)
         stage = "wait"
-        s.sendall(("GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n"
-                   % (path, w.host(service))).encode())
+        s.sendall(("GET %s HTTP/1.1\r\nHost: %s\r\n%sConnection: close\r\n\r\n" % (
+            path, host, "Authorization: Bearer %s\r\n" % token if token else "")).encode())
         data = s.recv(65536)
         return "http", int(data.split()[1])
     except ssl.SSLCertVerificationError as e:
@@ -449,6 +459,77 @@ def test_endpoint_faults():
 
 def tls_in(w, service, **kwargs):
     return here(w, tls, w, service, **kwargs)
+
+
+PRESIGNED = ("https://sts.us-west-2.amazonaws.com/?Action=GetCallerIdentity&Version=2011-06-15&X-Amz-Algorithm="
+             "AWS4-HMAC-SHA256&X-Amz-Credential=A%2F20260101%2Fus-west-2%2Fsts%2Faws4_request&X-Amz-Date=20260101T000000Z"
+             "&X-Amz-Expires=60&X-Amz-SignedHeaders=host%3Bx-k8s-aws-id&X-Amz-Signature=" + "a" * 64)
+
+
+def test_cluster_faults():
+    with World() as w:
+        ca, node = w.tree.at("etc/kubernetes/pki/ca.crt"), "/api/v1/nodes/" + w.private_dns
+        bearer = apiserver.TOKEN_PREFIX + base64.urlsafe_b64encode(PRESIGNED.encode()).decode().rstrip("=")
+        name = lambda **k: here(w, dns, VPC_DNS, w.api_host(), **k)  # noqa: E731
+
+        def api(path="/livez", token=None, host=None, **k):
+            return here(w, https, k.pop("address", control.API[0]), host or w.api_host(), path, ca, token=token, **k)
+
+        tap.equal(name(), (0, control.API, False), "the API server's name")
+        tap.equal(api(), ("http", 200), "livez, against the cluster's CA")
+        tap.equal(api(host="172.20.0.1", address="172.20.0.1"), ("http", 200), "the service address, and its name")
+        for token, path, want in ((bearer, node, 200), (None, node, 401), ("k8s-aws-v1.eA", node, 401),
+                                  (bearer + "=", node, 401), (bearer, "/api/v1/nodes/other", 403),
+                                  (bearer, "/api/v1/pods", 403), (None, "/version", 200)):
+            tap.equal(api(path, token), ("http", want), "%s with %s: %d" % (path, token and token[:14], want))
+        for fault, want in (("api_drop", ("connect", "timeout")), ("api_refused", ("connect", "ECONNREFUSED")),
+                            ("api_other_cluster", lambda x: x[0] == "tls" and "certificate" in x[1]),
+                            ("api_intercepted", ("tls", "unable to get local issuer certificate")),
+                            ("api_expired", ("tls", "certificate has expired")),
+                            ("api_wrong_name", lambda x: "mismatch" in x[1]),
+                            ("api_tls_stall", ("tls", "timeout")), ("api_rst", ("tls", "ECONNRESET")),
+                            ("api_hang", ("wait", "timeout"))):
+            during(w, fault, api, want)
+        during(w, "api_unresolvable", name, (3, [], False))
+        during(w, "api_servfail", name, (2, [], False))
+        during(w, "api_http", api, ("http", 503), 503)
+        during(w, "api_livez", api, ("http", 401), 401)
+        during(w, "api_node", lambda: (api(node, bearer), api()), (("http", 404), ("http", 200)), 404)
+        during(w, "api_node_renamed", lambda: api(node, bearer), ("http", 403))
+        ready = lambda: [c["status"] for c in json.loads(w.api.node())["status"]["conditions"]]  # noqa: E731
+        during(w, "api_not_ready", ready, ["False"] * 4)
+        during(w, "api_taint", lambda: len(json.loads(w.api.node())["spec"]["taints"]), 1)
+        service = lambda: (here(w, connect, "172.20.0.1", 443), api())  # noqa: E731
+        during(w, "service_address_dead", service, ("timeout", ("http", 200)))
+        s = w.kubelet_connection()
+
+        def unacked():
+            info = s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+            return bool(struct.unpack("=8B24I", info)[8 + 4]), api()
+
+        during(w, "kubelet_connection_dead", unacked, (True, ("http", 200)), s, heals=False)
+        s.close()
+        files = lambda: w.tree.exists("etc/kubernetes/pki/ca.crt") and w.tree.read(  # noqa: E731
+            "etc/kubernetes/pki/ca.crt")
+        during(w, "cluster_ca_absent", files, False)
+        during(w, "cluster_ca", files, b"")
+        during(w, "kubeconfig", lambda: b"--enable-docker-bridge" in w.tree.read("var/lib/kubelet/kubeconfig"), True,
+               "- world", "- --enable-docker-bridge")
+
+
+def test_proxy_faults():
+    with World() as w:
+        there = (control.PROXY, control.PROXY_PORT)
+        through = lambda: here(w, https, "", w.host("ec2"), "/", w.certs + "/ca.pem", proxy=there)  # noqa: E731
+        tap.equal(here(w, dns, VPC_DNS, control.PROXY_HOST)[1], [control.PROXY], "the proxy's name")
+        tap.equal(through(), ("http", 302), "an endpoint through the proxy")
+        during(w, "proxy_drop", through, ("connect", "timeout"))
+        during(w, "proxy_refused", through, ("connect", "ECONNREFUSED"))
+        during(w, "proxy_status", through, ("proxy", 407), 407)
+        during(w, "proxy_hang", through, ("proxy", "timeout"))
+        path = "etc/systemd/system/kubelet.service.d/environment.conf"
+        during(w, "proxy_environment", lambda: w.tree.exists(path) and w.tree.read(path).decode(),
+               lambda text: text and 'Environment="HTTPS_PROXY=http://proxy.corp.example:3128"' in text)
 
 
 def test_link_faults():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS endpoints of EC2 and STS, and the private CA that signs them."""
+"""TLS endpoints of AWS, and the private CAs: one signs what is AWS's, one the cluster's API server."""
 
 import fcntl
 import os
@@ -25,20 +25,33 @@ def _openssl(*argv, cwd):
         raise RuntimeError("openssl %s: %s" % (argv[0], p.stderr.strip()))
 
 
-def _make(d):
-    names = ["localhost"]
+CAS = {"ca": CA_NAME, "interceptor": INTERCEPTOR, "cluster-ca": "kubernetes",
+       "other-cluster-ca": "kubernetes"}
+
+
+def _names():
+    """Subject alternative names by extension file."""
+    aws, api = ["DNS:localhost"], ["DNS:kubernetes", "DNS:kubernetes.default.svc"]
     for region, suffix, dual in REGIONS:
-        names += ["*.%s.%s" % (region, suffix), "*.%s.%s" % (region, dual)]
-    with open(d + "/san.cnf", "w") as f:
-        f.write("basicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\nsubjectAltName="
-                + ",".join("DNS:" + n for n in names) + "\n")
-    with open(d + "/other.cnf", "w") as f:
-        f.write("basicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\n"
-                "subjectAltName=DNS:portal.example.net\n")
-    for ca, cn in (("ca", CA_NAME), ("interceptor", INTERCEPTOR)):
+        aws += ["DNS:*%s.%s.%s" % (x, region, suffix) for x in ("", ".ecr", ".dkr.ecr", ".dkr.ecr-fips",
+                                                                ".eks")]
+        aws += ["DNS:*.%s.%s" % (region, dual), "DNS:*.dkr-ecr.%s.on.aws" % region,
+                "DNS:*.dualstack.%s.%s" % (region, suffix)]
+        api += ["DNS:*.gr7.%s.eks.%s" % (region, suffix)]
+    api += ["IP:" + a for a in ("10.100.0.1", "172.20.0.1", "fd30:1c53:5f8a::1")]
+    return {"san": aws, "api": api, "other": ["DNS:portal.example.net"]}
+
+
+def _make(d):
+    for name, alternatives in _names().items():
+        with open("%s/%s.cnf" % (d, name), "w") as f:
+            f.write("basicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\nsubjectAltName="
+                    + ",".join(alternatives) + "\n")
+    for ca, cn in CAS.items():
         _openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                  "-keyout", ca + ".key", "-out", ca + ".pem", "-days", "60", "-subj",
-                 "/O=Nodewhy Tests/CN=" + cn, "-addext", "basicConstraints=critical,CA:TRUE",
+                 ("/CN=" if "cluster" in ca else "/O=Nodewhy Tests/CN=") + cn,
+                 "-addext", "basicConstraints=critical,CA:TRUE",
                  "-addext", "keyUsage=critical,keyCertSign,cRLSign", cwd=d)
     _openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
              "server.key", "-out", "server.csr", "-subj", "/CN=ec2.us-west-2.amazonaws.com", cwd=d)
@@ -55,7 +68,12 @@ def _make(d):
                                      ("expired", "ca", "san", -40, -3),
                                      ("future", "ca", "san", 30, 50),
                                      ("other", "ca", "other", -1, 50),
-                                     ("intercepted", "interceptor", "san", -1, 50)):
+                                     ("intercepted", "interceptor", "san", -1, 50),
+                                     ("cluster", "cluster-ca", "api", -1, 50),
+                                     ("cluster-expired", "cluster-ca", "api", -40, -3),
+                                     ("cluster-other", "cluster-ca", "other", -1, 50),
+                                     ("cluster-intercepted", "interceptor", "api", -1, 50),
+                                     ("other-cluster", "other-cluster-ca", "api", -1, 50)):
         _openssl("ca", "-batch", "-notext", "-config", "ca.cnf", "-in", "server.csr", "-cert",
                  ca + ".pem", "-keyfile", ca + ".key", "-extfile", ext + ".cnf", "-startdate",
                  day(start), "-enddate", day(end), "-out", out + ".pem", cwd=d)
@@ -74,7 +92,7 @@ def certificates():
     with open(final + ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
-            if time.time() - os.stat(final + "/intercepted.pem").st_mtime < 20 * 86400:
+            if time.time() - os.stat(final + "/other-cluster.pem").st_mtime < 20 * 86400:
                 return final
         except OSError:
             pass
@@ -93,12 +111,15 @@ def certificates():
 class Endpoint:
     """A service ("ec2", "sts") on its addresses, port 443."""
 
-    def __init__(self, servers, name, addresses, certs):
+    CERTIFICATES = {x: x for x in ("server", "expired", "future", "other", "intercepted")}
+
+    def __init__(self, servers, name, addresses, certs, files=None):
+        """files: what self.certificate may be -> the file it is in."""
         self.servers, self.name, self.addresses = servers, name, list(addresses)
         self.contexts = {}
-        for cert in ("server", "expired", "future", "other", "intercepted"):
+        for cert, file in (files or self.CERTIFICATES).items():
             c = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            c.load_cert_chain("%s/%s.pem" % (certs, cert), certs + "/server.key")
+            c.load_cert_chain("%s/%s.pem" % (certs, file), certs + "/server.key")
             self.contexts[cert] = c
         self.requests = []      # (monotonic, "GET /", status)
         self.connections = 0
@@ -139,18 +160,19 @@ class Endpoint:
                 line = f.readline(8192).decode("latin-1").split()
                 if len(line) != 3:
                     return
-                close = False
+                headers = {}
                 while True:
-                    h = f.readline(8192)
-                    if h in (b"\r\n", b"\n", b""):
+                    h = f.readline(16384).decode("latin-1")
+                    if h in ("\r\n", "\n", ""):
                         break
-                    close = close or h.lower().replace(b" ", b"").startswith(b"connection:close")
+                    name, _, value = h.partition(":")
+                    headers[name.strip().lower()] = value.strip()
                 if self.hang:
                     self.servers.hold(tls)
                     return
                 if self.delay:
                     time.sleep(self.delay)
-                status, extra, body = self.answer(line[1])
+                status, extra, body = self.answer(line[1], headers)
                 self.requests.append((time.monotonic(), "%s %s" % (line[0], line[1]), status))
                 if line[0] == "HEAD":
                     body = b""
@@ -158,13 +180,20 @@ class Endpoint:
                              "Content-Length: %d\r\n%s\r\n" %
                              (status, time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
                               len(body), extra)).encode() + body)
-                if close:
+                if headers.get("connection", "").lower() == "close":
                     return
 
-    def answer(self, path):
+    def answer(self, path, headers):
         """What the real ones answer to an unsigned request: never 200, and a redirect for a bare /."""
         if self.status:
             return self.status, "", b"<Response><Errors><Error><Code>Unavailable</Code></Error></Errors></Response>"
+        if self.name == "ecr.dkr":
+            return 401, "Content-Type: application/json\r\nWww-Authenticate: Basic realm=\"ecr\"\r\n", (
+                b'{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}')
+        if self.name in ("eks", "ecr.api"):
+            return 403, "Content-Type: application/json\r\n", b'{"message":"Missing Authentication Token"}'
+        if self.name == "s3":
+            return 307, "Location: https://aws.amazon.com/s3/\r\n", b""
         if "Action=" not in path:
             return 302, "Location: https://aws.amazon.com/%s\r\n" % self.name, b""
         if self.name == "ec2":

@@ -89,7 +89,7 @@ clusters:
   - name: kubernetes
     cluster:
       certificate-authority: /etc/kubernetes/pki/ca.crt
-      server: https://0123456789ABCDEF0123456789ABCDEF.gr7.%(region)s.eks.amazonaws.com
+      server: https://%(api)s
 current-context: kubelet
 contexts:
   - name: kubelet
@@ -219,10 +219,11 @@ class Tree:
         self.mkdir("run/systemd/system")
 
     def nodeadm(self, w):
+        dns = "fd30:1c53:5f8a::a" if w.ipv6 else "172.20.0.10"
         kubelet = {
             "kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "address": "0.0.0.0", "cgroupDriver": "systemd", "clusterDomain": "cluster.local",
-            "clusterDNS": ["172.20.0.10"], "containerRuntimeEndpoint":
+            "clusterDNS": [dns], "containerRuntimeEndpoint":
                 "unix:///run/containerd/containerd.sock",
             "evictionHard": {"memory.available": "100Mi", "nodefs.available": "10%",
                              "nodefs.inodesFree": "5%"},
@@ -237,7 +238,7 @@ class Tree:
             self.write("etc/kubernetes/kubelet/config.json", json.dumps(kubelet, indent=4))
             self.write("etc/kubernetes/kubelet/config.json.d/40-nodeadm.conf", json.dumps(
                 {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
-                 "clusterDNS": ["172.20.0.10"]}, indent=4))
+                 "clusterDNS": [dns]}, indent=4))
             for e in w.enis:
                 if e.name:
                     self.write("etc/eks/nodeadm/udev-net-manager/%s/%s" % (w.instance_id, e.name),
@@ -246,8 +247,7 @@ class Tree:
                    'NODEADM_KUBELET_ARGS="--hostname-override=%s --node-ip=%s"\n' %
                    (w.private_dns, w.enis[0].ipv4))
         self.write("var/lib/kubelet/kubeconfig", KUBECONFIG %
-                   {"region": w.region, "cluster": w.cluster}, 0o644)
-        self.write("etc/kubernetes/pki/ca.crt", "-----BEGIN CERTIFICATE-----\n")
+                   {"region": w.region, "cluster": w.cluster, "api": w.api_host()}, 0o644)
         self.write("etc/containerd/config.toml", CONTAINERD[w.containerd] %
                    {"bin": "/opt/cni/bin", "conf": "/etc/cni/net.d"})
         self.mkdir("etc/cni/net.d")

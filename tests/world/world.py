@@ -10,7 +10,6 @@ A fault is one method; what it returns heals it again. World.heal() heals all.
 """
 
 import atexit
-import functools
 import hashlib
 import ipaddress
 import itertools
@@ -24,13 +23,17 @@ import tempfile
 import threading
 import time
 
-from . import dnsd, imds, net, serve, tlsd, tree
+from . import control, dnsd, imds, net, serve, tlsd, tree
+from .fault import fault
 
 IMDS4, IMDS6 = "169.254.169.254", "fd00:ec2::254"
 VPC_DNS, LINK_DNS = "10.0.0.2", "169.254.169.253"
 STUB = "127.0.0.53"
-PRIVATE = {"ec2": ["10.0.10.11", "10.0.10.12"], "sts": ["10.0.11.11"]}
-PUBLIC = {"ec2": ["52.94.214.10"], "sts": ["54.240.250.20"]}
+# s3 is behind a gateway endpoint: a public address
+PRIVATE = {"ec2": ["10.0.10.11", "10.0.10.12"], "sts": ["10.0.11.11"], "eks": ["10.0.12.11"],
+           "ecr.api": ["10.0.13.11"], "ecr.dkr": ["10.0.14.11"], "s3": ["52.218.200.10"]}
+PUBLIC = {"ec2": ["52.94.214.10"], "sts": ["54.240.250.20"], "eks": ["52.94.215.30"],
+          "ecr.api": ["54.240.251.40"], "ecr.dkr": ["54.240.252.50"], "s3": ["52.218.200.10"]}
 # instance type: ENIs (default card), addresses an ENI, as in packaging/data/eni-limits.tsv
 LIMITS = {"m5.large": (3, 10), "m5.xlarge": (4, 15), "m5.4xlarge": (8, 30), "p5.48xlarge": (2, 50),
           "t3.small": (3, 4)}
@@ -71,26 +74,6 @@ def reap():
             shutil.rmtree(os.path.join(base, name), ignore_errors=True)
 
 
-def fault(method):
-    """A fault: what the method returns (a function, or None) heals it, at once or by World.heal()."""
-
-    @functools.wraps(method)
-    def wrapper(self, *args, **kwargs):
-        back = method(self, *args, **kwargs)
-
-        def undo():
-            if undo in self._undo:
-                self._undo.remove(undo)
-                if back:
-                    back()
-
-        self._undo.append(undo)
-        return undo
-
-    wrapper.is_fault = True
-    return wrapper
-
-
 class Eni:
     """An elastic network interface as EC2 sees it. name is None for an EFA-only one: no netdev."""
 
@@ -116,7 +99,7 @@ def pod_link(index):
     return "eni" + hashlib.sha1(b"default.pod-%d" % index).hexdigest()[:11]
 
 
-class World:
+class World(control.ControlPlane):
     def __init__(self, instance_type="m5.large", enis=1, pods=0, prefix_mode=False,
                  custom_networking=False, ipv6=False, eth_names=False, public=False, stub=None,
                  nameservers=None, uptime=6 * 3600.0, region="us-west-2", hop_limit=2,
@@ -255,6 +238,7 @@ class World:
         self.node.sysctl(dict(quiet, **{"net.ipv4.ip_forward": 1}))
         self.aws.sysctl(quiet)
         addresses = [VPC_DNS, LINK_DNS, IMDS4] + [a for x in self.endpoints.values() for a in x]
+        addresses += self._control_addresses()
         addresses += [n for n in self.nameservers if n not in addresses and n != STUB
                       and ":" not in n]
         lines = ["link set lo up", "link add br0 type bridge stp_state 0 forward_delay 0",
@@ -285,6 +269,7 @@ class World:
         self.node.ip(four)
         if six:
             self.node.ip(six, family=6)
+        self._control_network()
 
     def _node_lines(self):
         """What networkd, nodeadm and the VPC CNI configure on the node, as `ip -batch` lines."""
@@ -342,11 +327,9 @@ class World:
         self.imds.hop_limit = self._hop_limit
         self.imds.tree = self._metadata()
         self.zone = dnsd.Zone()
-        r, d = self.region, self.domain
         for service, addresses in self.endpoints.items():
-            for host in ("%s.%s.%s" % (service, r, d), "%s-fips.%s.%s" % (service, r, d)):
+            for host in self.hosts(service):
                 self.zone.names[host] = {"A": addresses}
-            self.zone.names["%s.%s.api.aws" % (service, r)] = {"A": addresses}
         self.zone.names[self.private_dns] = {"A": [self.enis[0].ipv4]}
         servers = [VPC_DNS, LINK_DNS] + [n for n in self.nameservers
                                          if n not in (VPC_DNS, LINK_DNS, STUB)]
@@ -354,11 +337,13 @@ class World:
         self.tls = {s: tlsd.Endpoint(self.servers, s, a, self.certs)
                     for s, a in self.endpoints.items()}
 
+        control_plane = self._control_servers()
+
         def open_all():
             self.servers.add(serve.listen_tcp(IMDS4, 80), self.imds.serve)
             if self.imds_v6:
                 self.servers.add(serve.listen_tcp(IMDS6, 80), self.imds.serve)
-            for s in list(self.dns.values()) + list(self.tls.values()):
+            for s in list(self.dns.values()) + list(self.tls.values()) + control_plane:
                 s.open()
 
         self.aws.call(open_all)
@@ -442,6 +427,7 @@ class World:
         self.tree.links(self.enis, "ena")
         self.tree.ami(self)
         self.tree.nodeadm(self)
+        self._control_tree()
         self.tree.vpc_cni()
         self.tree.resolver(self.nameservers, self.search)
         if self.stub:
@@ -536,7 +522,7 @@ class World:
         return [t for s, t in self.tls.items() if which in ("all", s)]
 
     def host(self, service):
-        return "%s.%s.%s" % (service, self.region, self.domain)
+        return self.hosts(service)[0]
 
     # ---- faults: instance metadata ----
 
@@ -803,7 +789,7 @@ class World:
         return self.tree.replace("etc/resolv.conf", "".join("nameserver %s\n" % n
                                                             for n in self.nameservers))
 
-    # ---- faults: endpoints ("ec2", "sts" or "all") ----
+    # ---- faults: endpoints (a service of PRIVATE, or "all") ----
 
     def _endpoint_nft(self, which, verdict, established=False):
         addresses = [a for t in self._services(which) for a in t.addresses]
