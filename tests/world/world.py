@@ -10,7 +10,6 @@ A fault is one method; what it returns heals it again. World.heal() heals all.
 """
 
 import atexit
-import functools
 import hashlib
 import ipaddress
 import itertools
@@ -24,7 +23,8 @@ import tempfile
 import threading
 import time
 
-from . import dnsd, imds, net, serve, tlsd, tree
+from . import dnsd, host, imds, net, serve, tlsd, tree
+from .fault import fault
 
 IMDS4, IMDS6 = "169.254.169.254", "fd00:ec2::254"
 VPC_DNS, LINK_DNS = "10.0.0.2", "169.254.169.253"
@@ -71,26 +71,6 @@ def reap():
             shutil.rmtree(os.path.join(base, name), ignore_errors=True)
 
 
-def fault(method):
-    """A fault: what the method returns (a function, or None) heals it, at once or by World.heal()."""
-
-    @functools.wraps(method)
-    def wrapper(self, *args, **kwargs):
-        back = method(self, *args, **kwargs)
-
-        def undo():
-            if undo in self._undo:
-                self._undo.remove(undo)
-                if back:
-                    back()
-
-        self._undo.append(undo)
-        return undo
-
-    wrapper.is_fault = True
-    return wrapper
-
-
 class Eni:
     """An elastic network interface as EC2 sees it. name is None for an EFA-only one: no netdev."""
 
@@ -116,13 +96,14 @@ def pod_link(index):
     return "eni" + hashlib.sha1(b"default.pod-%d" % index).hexdigest()[:11]
 
 
-class World:
+class World(host.Host):
     def __init__(self, instance_type="m5.large", enis=1, pods=0, prefix_mode=False,
                  custom_networking=False, ipv6=False, eth_names=False, public=False, stub=None,
                  nameservers=None, uptime=6 * 3600.0, region="us-west-2", hop_limit=2,
-                 imds_v6=False, max_pods=None, containerd="v3", al2=False, cards=1, efa_only=()):
+                 imds_v6=False, max_pods=None, containerd="v3", al2=False, cards=1, efa_only=(),
+                 systemd=True, journal=True):
         """stub: None, "alive" or "dead": resolv.conf names 127.0.0.53. cards: one more ENI on each
-        card from 1 on, those in efa_only without a netdev. ipv6: an IPv6 cluster."""
+        card from 1 on, those in efa_only without a netdev. ipv6: an IPv6 cluster. systemd, journal: whether the node has them."""
         self.instance_type, self.region, self.az = instance_type, region, region + "a"
         self.partition, self.domain = "aws", "amazonaws.com"
         if region.startswith("cn-"):
@@ -159,6 +140,7 @@ class World:
         self.node = self.aws = self.servers = None
         self.daemons, self.n_daemons = [], 0
         self._table = itertools.count()
+        self._host_options(systemd, journal)
 
     def _make_enis(self, n, cards, efa_only, pods):
         enis = []
@@ -232,6 +214,7 @@ class World:
             _live.remove(self)
         for d in list(self.daemons):
             d.kill()
+        self._host_close()
         if self.servers:
             self.servers.close()
         for n in (self.node, self.aws):
@@ -248,6 +231,7 @@ class World:
         self._network()
         self._servers()
         self._tree()
+        self._host_start()
 
     def _network(self):
         quiet = {"net.ipv6.conf.all.accept_dad": 0, "net.ipv6.conf.default.accept_dad": 0,
@@ -472,6 +456,7 @@ class World:
 
     def run(self, argv, timeout=30, env=None, **kwargs):
         """subprocess.run() of argv inside the node's network namespace, output captured as text."""
+        self._host_settle()
         kwargs.setdefault("capture_output", True)
         kwargs.setdefault("text", True)
         return subprocess.run(self.node.argv(list(argv)), timeout=timeout,
@@ -499,6 +484,7 @@ class World:
     def daemon(self, *options, **kwargs):
         """`nodewhy run --root TREE`, started; see daemon.Daemon."""
         from . import daemon
+        self._host_settle()
         return daemon.Daemon(self, *options, **kwargs)
 
     # ---- faults: helpers ----
