@@ -18,7 +18,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from world import World, apiserver, control, dnsd, faults, net, tlsd  # noqa: E402
+from world import World, apiserver, control, dbusd, dnsd, faults, journal, net, tlsd, units  # noqa: E402
 from world.daemon import parse_native  # noqa: E402
 from world.tap import Tap  # noqa: E402
 from world.world import IMDS4, IMDS6, LINK_DNS, STUB, VPC_DNS  # noqa: E402
@@ -588,6 +588,160 @@ def test_file_faults():
         during(w, "no_kubeconfig", lambda: w.tree.exists("var/lib/kubelet/kubeconfig"), False)
         w.set_uptime(20)
         tap.ok(20 <= float(w.tree.read("proc/uptime").split()[0]) < 21, "set_uptime()")
+
+
+def bus(w, *argv, address="system_bus_socket"):
+    p = subprocess.run(["busctl", "--json=short", "--timeout=2", "--address=unix:path=%s/run/dbus/%s"
+                        % (w.root, address), *argv], text=True, capture_output=True)
+    return p.stdout if p.returncode == 0 else "failed: " + p.stderr.strip()
+
+
+def unit_says(w, name, *properties):
+    """What busctl, which is not ours, reads of a unit: by LoadUnit, then one property after another."""
+    where = json.loads(bus(w, "call", units.NAME, units.PATH, units.MANAGER, "LoadUnit", "s", name))["data"][0]
+    out = []
+    for p in properties:
+        interface = units.SERVICE if p in units.SERVICE_PROPERTIES else units.UNIT
+        answer = bus(w, "get-property", units.NAME, where, interface, p)
+        out.append(answer if answer.startswith("failed") else json.loads(answer)["data"])
+    return out
+
+
+def test_host_units():
+    with World() as w:
+        if "systemd1" not in bus(w, "list"):
+            tap.skip("units", "no busctl or no dbus-daemon here: %s" % bus(w, "list")[:80])
+            return
+        state = "ActiveState", "SubState", "Result"
+        for name, want in (("kubelet.service", ["active", "running", "success"]),
+                           ("nodeadm-run.service", ["inactive", "dead", "success"]),
+                           ("cloud-final.service", ["active", "exited", "success"])):
+            tap.equal(unit_says(w, name, *state), want, name)
+        got = unit_says(w, "kubelet.service", "LoadState", "UnitFileState", "NRestarts", "EnvironmentFiles",
+                        "MainPID", "ActiveEnterTimestampMonotonic")
+        tap.equal(got, ["loaded", "disabled", 0, [["/etc/eks/kubelet/environment", False]], 1902, 12100000],
+                  "what else kubelet.service says")
+        tap.equal(unit_says(w, "nope.service", "LoadState", "ActiveState"), ["not-found", "inactive"],
+                  "a unit that is not there loads as not-found")
+        tap.equal(bus(w, "call", units.NAME, units.PATH, units.MANAGER, "GetUnit", "s", "nope.service"),
+                  "failed: Call failed: Unit nope.service not loaded.", "and GetUnit fails")
+        p = subprocess.run(["busctl", "--address=unix:path=%s/run/dbus/system_bus_socket" % w.root, "introspect",
+                            "--xml-interface", units.NAME, units.PATH], text=True, capture_output=True)
+        tap.ok('name="LoadUnit"' in p.stdout, "busctl introspects the manager", p.stdout, p.stderr)
+        private = subprocess.run(["dbus-send", "--peer=unix:path=%s/run/systemd/private" % w.root, "--print-reply",
+                                  units.PATH, units.MANAGER + ".GetUnit", "string:kubelet.service"],
+                                 text=True, capture_output=True)
+        tap.ok("unit/kubelet_2eservice" in private.stdout, "the direct socket answers dbus-send",
+               private.stdout, private.stderr)
+        heard = subprocess.Popen(["busctl", "--address=unix:path=%s/run/dbus/system_bus_socket" % w.root,
+                                  "monitor", "--json=short", units.NAME], stdout=subprocess.PIPE, text=True)
+        first = heard.stdout.readline
+        try:
+            # A monitor of busctl is no subscriber: systemd is silent until somebody subscribes.
+            listener = dbusd.connect(w.systemd.socket, lambda c, m: None)
+            listener.call(units.NAME, units.PATH, units.MANAGER, "Subscribe")
+            look = lambda: unit_says(w, "kubelet.service", *state, "NRestarts", "ExecMainStatus")  # noqa: E731
+            during(w, "unit", look, ["failed", "failed", "exit-code", 5, 1], "kubelet.service", active="failed",
+                   result="exit-code", restarts=5)
+            end, changed = time.monotonic() + 3, {}
+            while time.monotonic() < end and "ActiveState" not in changed:
+                m = json.loads(first())
+                if m.get("member") == "PropertiesChanged":
+                    changed.update(m["payload"]["data"][1])
+            tap.equal(changed.get("ActiveState"), {"type": "s", "data": "failed"},
+                      "busctl monitor hears PropertiesChanged")
+            listener.close()
+        finally:
+            heard.kill()
+            heard.wait()
+            heard.stdout.close()
+        ping = lambda: bus(w, "call", units.NAME, units.PATH, dbusd.DBUS + ".Peer", "Ping")  # noqa: E731
+        during(w, "bus_down", ping, lambda x: "Connection refused" in x)
+        during(w, "bus_only_broker_down", ping, lambda x: "Connection refused" in x)
+        during(w, "bus_without_systemd", ping, lambda x: "not provided" in x or "activatable" in x)
+        during(w, "systemd_hangs", ping, lambda x: "timed out" in x)
+        during(w, "systemd_denies", ping, lambda x: "Access denied" in x)
+    with World(systemd=False) as w:
+        tap.ok(not os.path.exists(w.root + "/run/dbus") and not os.path.exists(w.root + "/run/systemd/private"),
+               "a world without systemd has no bus")
+
+
+def journalctl(w, *argv):
+    p = subprocess.run(["journalctl", "-D", w.root + "/var/log/journal", "--no-pager", "-o", "json", *argv],
+                       text=True, capture_output=True)
+    return [json.loads(x) for x in p.stdout.splitlines()]
+
+
+def test_host_journal():
+    with World() as w:
+        if not journal.writer():
+            tap.skip("journal", "systemd-journal-remote is not installed")
+            return
+        w.journal("kubelet.service", "said half a minute ago", ago=30, priority=3)
+        w.kernel_says("nf_conntrack: table full, dropping packet", ago=20, priority=4)
+        w.journal("app.service", "two\nlines \x01", ago=10)
+        w._host_settle()
+        boot = w.tree.boot_id.replace("-", "")
+        kubelet = journalctl(w, "_BOOT_ID=" + boot, "_SYSTEMD_UNIT=kubelet.service")
+        last = kubelet[-1]
+        tap.equal((last["MESSAGE"], last["PRIORITY"], last["SYSLOG_IDENTIFIER"], last["_MACHINE_ID"]),
+                  ("said half a minute ago", "3", "kubelet", w.tree.read("etc/machine-id").decode().strip()),
+                  "journalctl reads a line")
+        ago = w.uptime() - int(last["__MONOTONIC_TIMESTAMP"]) / 1e6
+        tap.ok(30 <= ago < 32 and 30 <= time.time() - int(last["__REALTIME_TIMESTAMP"]) / 1e6 < 32,
+               "it is half a minute old on both clocks", ago)
+        tap.equal(w.tree.read("proc/sys/kernel/random/boot_id").decode().strip().replace("-", ""), last["_BOOT_ID"],
+                  "the boot id is the tree's")
+        tap.ok(any("Successfully registered node" in x["MESSAGE"] for x in kubelet), "a sound boot is in it")
+        times = [int(x["__MONOTONIC_TIMESTAMP"]) for x in journalctl(w)]
+        tap.equal(times, sorted(times), "in order of time")
+        tap.equal(len(journalctl(w, "_TRANSPORT=kernel", "PRIORITY=4")), 1, "the kernel's line")
+        app = journalctl(w, "_SYSTEMD_UNIT=app.service")[0]["MESSAGE"]
+        tap.equal(app if isinstance(app, str) else bytes(app).decode(), "two\nlines \x01", "a line with a newline in it")
+        follow = subprocess.Popen(["journalctl", "-D", w.root + "/var/log/journal", "-f", "-n", "0", "-o", "cat"],
+                                  stdout=subprocess.PIPE, text=True)
+        time.sleep(0.3)
+        w.journal("kubelet.service", "said while somebody reads")
+        tap.equal(follow.stdout.readline(), "said while somebody reads\n", "journalctl -f sees a line come")
+        follow.kill()
+        follow.wait()
+        follow.stdout.close()
+        p = subprocess.run(["journalctl", "--verify", "--file", w.tree.at(w.journal_file.path)], capture_output=True,
+                           text=True)
+        tap.ok("PASS" in p.stderr + p.stdout, "journalctl --verify", p.stderr)
+        w.journal_file.rotate()
+        w.journal("kubelet.service", "said after the rotation")
+        w._host_settle()
+        tap.equal([x["MESSAGE"] for x in journalctl(w)][-2:], ["said while somebody reads", "said after the rotation"],
+                  "rotated")
+        old = w.tree.boot_id
+        w.reboot(100)
+        w._host_settle()
+        tap.ok(old != w.tree.boot_id and len(journalctl(w, "_BOOT_ID=" + w.tree.boot_id.replace("-", ""),
+                                                        "_SYSTEMD_UNIT=kubelet.service")) > 5, "reboot()")
+    with World(uptime=8) as w:
+        w._host_settle()
+        times = [int(x["__MONOTONIC_TIMESTAMP"]) for x in journalctl(w)]
+        tap.ok(times and max(times) < 8.0e6, "a young node is through with its boot", times[-3:])
+    with World(journal=False) as w:
+        w.journal("kubelet.service", "nobody hears")
+        w._host_settle()
+        tap.ok(not os.path.exists(w.root + "/var/log/journal"), "a world without a journal")
+
+
+def test_host_kubelet():
+    with World() as w:
+        def curl(url, *more):
+            p = w.run(["curl", "-sSk", "--noproxy", "*", "-m", "1", "-o", "-", "-w", " %{http_code}", *more, url])
+            return p.stdout.strip() if p.returncode == 0 else p.returncode
+        healthz = lambda: curl("http://127.0.0.1:10248/healthz")  # noqa: E731
+        api = lambda: curl("https://127.0.0.1:10250/pods")  # noqa: E731
+        tap.equal((healthz(), api()), ("ok 200", "Unauthorized 401"), "curl: healthz and API of the kubelet")
+        both = lambda: (healthz(), api())  # noqa: E731
+        during(w, "kubelet_silent", healthz, 28)
+        during(w, "kubelet_unhealthy", healthz, "internal server error: sync loop too slow 500")
+        during(w, "serving_certificate_pending", both, ("ok 200", 35))
+        during(w, "kubelet_crash_loop", both, (7, 7))
 
 
 STAND_IN = r"""#!/usr/bin/env python3

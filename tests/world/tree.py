@@ -117,6 +117,7 @@ class Tree:
     def __init__(self, path):
         self.path = path
         self.boot_id = str(uuid.uuid4())
+        self.machine_id = uuid.uuid4().hex
         os.makedirs(path)
         os.chmod(path, 0o755)
 
@@ -206,7 +207,7 @@ class Tree:
                           "../../../../bus/pci/drivers/" + driver)
 
     def ami(self, w):
-        self.write("etc/machine-id", uuid.uuid4().hex + "\n")
+        self.write("etc/machine-id", self.machine_id + "\n")
         self.write("etc/os-release", 'NAME="Amazon Linux"\nVERSION="2023"\nID="amzn"\n'
                    'VERSION_ID="2023"\nPRETTY_NAME="Amazon Linux 2023"\n')
         self.write("etc/hostname", w.private_dns + "\n")
@@ -216,6 +217,7 @@ class Tree:
         self.mkdir("run/nodewhy")
         self.mkdir("var/lib/nodewhy")
         self.mkdir("var/log")
+        self.link("var/run", "../run")
         self.mkdir("run/systemd/system")
 
     def nodeadm(self, w):

@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 
-from . import control, dnsd, imds, net, serve, tlsd, tree
+from . import control, dnsd, host, imds, net, serve, tlsd, tree
 from .fault import fault
 
 IMDS4, IMDS6 = "169.254.169.254", "fd00:ec2::254"
@@ -99,13 +99,14 @@ def pod_link(index):
     return "eni" + hashlib.sha1(b"default.pod-%d" % index).hexdigest()[:11]
 
 
-class World(control.ControlPlane):
+class World(control.ControlPlane, host.Host):
     def __init__(self, instance_type="m5.large", enis=1, pods=0, prefix_mode=False,
                  custom_networking=False, ipv6=False, eth_names=False, public=False, stub=None,
                  nameservers=None, uptime=6 * 3600.0, region="us-west-2", hop_limit=2,
-                 imds_v6=False, max_pods=None, containerd="v3", al2=False, cards=1, efa_only=()):
+                 imds_v6=False, max_pods=None, containerd="v3", al2=False, cards=1, efa_only=(),
+                 systemd=True, journal=True):
         """stub: None, "alive" or "dead": resolv.conf names 127.0.0.53. cards: one more ENI on each
-        card from 1 on, those in efa_only without a netdev. ipv6: an IPv6 cluster."""
+        card from 1 on, those in efa_only without a netdev. ipv6: an IPv6 cluster. systemd, journal: whether the node has them."""
         self.instance_type, self.region, self.az = instance_type, region, region + "a"
         self.partition, self.domain = "aws", "amazonaws.com"
         if region.startswith("cn-"):
@@ -142,6 +143,7 @@ class World(control.ControlPlane):
         self.node = self.aws = self.servers = None
         self.daemons, self.n_daemons = [], 0
         self._table = itertools.count()
+        self._host_options(systemd, journal)
 
     def _make_enis(self, n, cards, efa_only, pods):
         enis = []
@@ -215,6 +217,7 @@ class World(control.ControlPlane):
             _live.remove(self)
         for d in list(self.daemons):
             d.kill()
+        self._host_close()
         if self.servers:
             self.servers.close()
         for n in (self.node, self.aws):
@@ -231,6 +234,7 @@ class World(control.ControlPlane):
         self._network()
         self._servers()
         self._tree()
+        self._host_start()
 
     def _network(self):
         quiet = {"net.ipv6.conf.all.accept_dad": 0, "net.ipv6.conf.default.accept_dad": 0,
@@ -458,6 +462,7 @@ class World(control.ControlPlane):
 
     def run(self, argv, timeout=30, env=None, **kwargs):
         """subprocess.run() of argv inside the node's network namespace, output captured as text."""
+        self._host_settle()
         kwargs.setdefault("capture_output", True)
         kwargs.setdefault("text", True)
         return subprocess.run(self.node.argv(list(argv)), timeout=timeout,
@@ -485,6 +490,7 @@ class World(control.ControlPlane):
     def daemon(self, *options, **kwargs):
         """`nodewhy run --root TREE`, started; see daemon.Daemon."""
         from . import daemon
+        self._host_settle()
         return daemon.Daemon(self, *options, **kwargs)
 
     # ---- faults: helpers ----
