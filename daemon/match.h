@@ -7,7 +7,12 @@
 
 /* A plain value without pointers of its own, so that it can live in a probe's memory. The patterns
  * must outlive it: string literals in static tables. */
-enum { MATCH_PATTERNS_MAX = 96, MATCH_TABLE = 4096 };
+enum {
+	MATCH_PATTERNS_MAX = 96,
+	MATCH_SHORTEST = 4,
+	MATCH_LONGEST = 255,
+	MATCH_TABLE_BITS = 12,
+};
 
 struct match_set {
 	uint64_t bits[2];
@@ -16,13 +21,16 @@ struct match_set {
 struct matcher {
 	const char *const *patterns;
 	size_t n, shortest;
-	uint8_t shift[MATCH_TABLE];
-	uint8_t first[MATCH_TABLE];         /* index + 1 of the first pattern of a bucket; 0 none */
-	uint8_t next[MATCH_PATTERNS_MAX];   /* index + 1 of the next in it */
+	/* By the hash of three bytes: how far the window may move, or, from 128 on, the first
+	 * pattern whose window ends in such bytes. */
+	uint8_t table[1 << MATCH_TABLE_BITS];
+	uint8_t next[MATCH_PATTERNS_MAX];   /* index + 1 of the next of the same bytes; 0: none */
 	uint8_t length[MATCH_PATTERNS_MAX]; /* bytes of each */
+	uint8_t start[MATCH_PATTERNS_MAX];  /* where in the pattern its window begins */
 };
 
-/* patterns: n literals of 4 to 255 bytes. -EINVAL otherwise. */
+/* patterns: n literals of MATCH_SHORTEST to MATCH_LONGEST bytes; the longer the shortest of them,
+ * the faster. -EINVAL otherwise. */
 int matcher_init(struct matcher *m, const char *const *patterns, size_t n);
 /* All patterns that occur in the text, in one pass: true when there is any. */
 bool matcher_find(const struct matcher *m, const char *text, size_t len, struct match_set *ret);
