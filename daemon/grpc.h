@@ -43,6 +43,10 @@ int grpc_call_new(struct grpc_call **ret, struct http *http, const struct files 
                   usec_t timeout, grpc_done_t done, void *userdata);
 struct grpc_call *grpc_call_free(struct grpc_call *c);
 
+/* The one message of a body, in place. -EBADMSG unless the body is just that: one whole message,
+ * not compressed. */
+int grpc_frame_read(const void *body, size_t len, const uint8_t **ret, size_t *ret_len);
+
 /* One field of a message, in place. */
 struct pb_field {
 	uint32_t number;

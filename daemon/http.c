@@ -373,6 +373,11 @@ int http_date(const char *date, uint64_t *ret)
 	return 0;
 }
 
+sd_event *http_event(const struct http *h)
+{
+	return h->event;
+}
+
 bool http_has_http2(void)
 {
 	return curl_version_info(CURLVERSION_NOW)->features & CURL_VERSION_HTTP2;

@@ -72,6 +72,8 @@ typedef void (*http_done_t)(struct http_call *c, const struct http_reply *r, voi
 
 /* event is referenced. -ENOMEM or a negative errno. */
 int http_new(struct http **ret, sd_event *event);
+/* The loop it runs on; not referenced. */
+sd_event *http_event(const struct http *h);
 /* True when libcurl speaks HTTP/2. */
 bool http_has_http2(void);
 /* Of a Date header: seconds since 1970. -EBADMSG. */

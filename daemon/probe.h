@@ -7,6 +7,7 @@
 #include "aws.h"
 #include "bus.h"
 #include "catalogue.h"
+#include "containerd.h"
 #include "dns.h"
 #include "eni-limits.h"
 #include "file.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <fnmatch.h>
 #include <jansson.h>
 
 #include "probe.h"
@@ -9,10 +8,8 @@
 #define DEFAULT_BIN_DIR  "/opt/cni/bin"
 
 enum {
-	PATH_BYTES = 256,
+	PATH_BYTES = CONTAINERD_PATH_MAX,
 	CONFIG_BYTES = 1 << 20,
-	IMPORTS_MAX = 16,
-	IMPORTED_FILES_MAX = 32,
 	BIN_DIRS_MAX = 8,
 	PLUGINS_MAX = 16,
 	TYPE_BYTES = 64,
@@ -23,11 +20,7 @@ struct dirs {
 	char conf[PATH_BYTES];
 	char bin[BIN_DIRS_MAX][PATH_BYTES];
 	size_t n_bin;
-	char imports[IMPORTS_MAX][PATH_BYTES];
-	size_t n_imports;
-	bool config_found; /* a configuration of containerd was read */
-	int unreadable;    /* errno of one that is there and was not: where it looks is a guess */
-	char unread[PATH_BYTES];
+	struct containerd_config read; /* with an unreadable file, where it looks is a guess */
 };
 
 /* What one network configuration says. */
@@ -79,9 +72,7 @@ static void take_setting(const char *path, const char *value, size_t index, void
 	struct dirs *d = userdata;
 	const char *key = cni_key(path);
 
-	if (strcmp(path, "imports") == 0 && d->n_imports < IMPORTS_MAX) {
-		(void) text_format(d->imports[d->n_imports++], PATH_BYTES, "%s", value);
-	} else if (key && strcmp(key, "conf_dir") == 0) {
+	if (key && strcmp(key, "conf_dir") == 0) {
 		set_path(d->conf, value);
 	} else if (key && (strcmp(key, "bin_dir") == 0 || strcmp(key, "bin_dirs") == 0)) {
 		if (value[0] != '/' || index >= BIN_DIRS_MAX)
@@ -94,62 +85,24 @@ static void take_setting(const char *path, const char *value, size_t index, void
 	}
 }
 
-/* A broken file is containerd's own trouble; what stands before the error counts. */
-static int read_containerd(struct run *r, const char *path, struct dirs *d)
+static int read_for_us(void *userdata, const char *path, size_t max, const char **ret, size_t *len)
 {
-	const char *text;
-	size_t len, line;
+	return run_read(userdata, path, max, ret, len);
+}
+
+static int find_dirs(struct run *r, struct dirs *d)
+{
+	struct containerd_reader from = {.files = run_files(r), .read = read_for_us, .userdata = r};
 	int e;
 
-	e = run_read(r, path, CONFIG_BYTES, &text, &len);
-	if (e < 0 && e != -ENOENT && e != -ENOTDIR) {
-		d->unreadable = -e;
-		(void) text_format(d->unread, sizeof(d->unread), "%s", path);
-	}
+	e = containerd_config_read(&from, take_setting, d, &d->read);
 	if (e < 0)
 		return e;
-	d->config_found = true;
-	(void) toml_parse(text, len, take_setting, d, &line);
-	return 0;
-}
-
-/* Globs in the last part of the name, as drop-ins have them. */
-static void read_import(struct run *r, const char *pattern, struct dirs *d, size_t *left)
-{
-	static const char base[] = "/etc/containerd/";
-	struct state *s = run_state(r);
-	char path[PATH_BYTES * 3], dir[PATH_BYTES * 2];
-	char *slash;
-
-	(void) text_format(dir, sizeof(dir), "%s%s", pattern[0] == '/' ? "" : base, pattern);
-	slash = strrchr(dir, '/');
-	*slash = 0;
-	if (file_list(run_files(r), dir[0] ? dir : "/", &s->names) < 0)
-		return;
-	for (size_t i = 0; i<s->names.n && * left> 0; i++) {
-		if (fnmatch(slash + 1, s->names.name[i], FNM_PERIOD) != 0)
-			continue;
-		(void) text_format(path, sizeof(path), "%s/%s", dir, s->names.name[i]);
-		(void) read_containerd(r, path, d);
-		(*left)--;
-	}
-}
-
-static void find_dirs(struct run *r, struct dirs *d)
-{
-	static const char *const files[] = {"/etc/containerd/config.toml",
-	                                    "/etc/eks/containerd/containerd-config.toml"};
-	size_t left = IMPORTED_FILES_MAX;
-
-	for (size_t i = 0; i < ELEMENTS(files) && !d->config_found; i++)
-		(void) read_containerd(r, files[i], d);
-	/* An imported file may import; the list grows while it is walked, to a bound. */
-	for (size_t i = 0; i < d->n_imports; i++)
-		read_import(r, d->imports[i], d, &left);
 	if (!d->conf[0])
 		set_path(d->conf, DEFAULT_CONF_DIR);
 	if (d->n_bin == 0)
 		set_path(d->bin[d->n_bin++], DEFAULT_BIN_DIR);
+	return 0;
 }
 
 /* ---- kubelet's arguments: up to 1.23 it was told where the CNI is ---- */
@@ -398,7 +351,7 @@ static struct binaries check_binaries(struct run *r, const struct dirs *d, const
 static void observe_binaries(struct run *r, const struct binaries *b)
 {
 	struct state *s = run_state(r);
-	bool guess = s->dirs.unreadable && (b->n_missing || b->not_executable);
+	bool guess = s->dirs.read.unreadable && (b->n_missing || b->not_executable);
 	enum outcome outcome = guess               ? OUTCOME_UNKNOWN
 	                       : b->n_missing      ? OUTCOME_ABSENT
 	                       : b->not_executable ? OUTCOME_DENIED
@@ -412,8 +365,8 @@ static void observe_binaries(struct run *r, const struct binaries *b)
 	if (b->missing[0])
 		observation_text(o, "missing", "%s", b->missing);
 	if (guess) {
-		observation_detail(o, "cannot read %s: %s", s->dirs.unread,
-		                   strerrordesc_np(s->dirs.unreadable));
+		observation_detail(o, "cannot read %s: %s", s->dirs.read.unread,
+		                   strerrordesc_np(s->dirs.read.unreadable));
 		return;
 	}
 	observation_detail(o, "%s%s%s",
@@ -492,7 +445,7 @@ static void look_at_config(struct run *r, const char *path)
 		return;
 	}
 	b = check_binaries(r, &s->dirs, &s->config);
-	if (!s->config.ours && b.n_missing > 0 && !s->dirs.unreadable) {
+	if (!s->config.ours && b.n_missing > 0 && !s->dirs.read.unreadable) {
 		o = observe_config(r, path, OUTCOME_FOREIGN, 0);
 		observation_text(o, "type", "%s", s->config.type[0]);
 		observation_text(o, "missing", "%s", b.missing);
@@ -516,7 +469,9 @@ static int start(struct run *r)
 	struct observation *o;
 	int e;
 
-	find_dirs(r, &s->dirs);
+	e = find_dirs(r, &s->dirs);
+	if (e < 0)
+		return e;
 	read_kubelet(r, s);
 	if (is_no_node(r, s)) {
 		bool known = run_node(r)->ec2 == EC2_NO;
@@ -530,8 +485,8 @@ static int start(struct run *r)
 	e = first_config(r, s->dirs.conf, path, sizeof(path));
 	if (e == 0) {
 		look_at_config(r, path);
-	} else if ((e == -ENOENT || e == -ENOTDIR) && s->dirs.unreadable) {
-		observe_unreadable(r, s->dirs.unread, -s->dirs.unreadable);
+	} else if ((e == -ENOENT || e == -ENOTDIR) && s->dirs.read.unreadable) {
+		observe_unreadable(r, s->dirs.read.unread, -s->dirs.read.unreadable);
 	} else if (e == -ENOENT || e == -ENOTDIR) {
 		o = observe_config(r, "", OUTCOME_ABSENT, -e);
 		observation_detail(o, "no network configuration in %s", s->dirs.conf);

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		r->text_len = size;
 		r->state = calloc(1, tested_cni_config.state_size);
 		if (r->state) {
-			(void) read_containerd(r, "", &((struct state *) r->state)->dirs);
+			(void) find_dirs(r, &((struct state *) r->state)->dirs);
 			look_at_config(r, size % 2 ? "/x.conflist" : "/x.conf");
 		}
 		for (size_t i = 0; i < r->n_seen; i++)
