@@ -51,9 +51,11 @@ struct ipamd_eni {
 };
 
 struct ipamd_view {
-	usec_t at;    /* CLOCK_BOOTTIME of the answer; 0: never */
-	bool by_card; /* the shape of VPC CNI 1.20 and later */
-	bool more;    /* there were more ENIs than fit */
+	usec_t at;        /* CLOCK_BOOTTIME of the answer; 0: never */
+	usec_t began;     /* CLOCK_BOOTTIME at which its process started; 0: not known */
+	usec_t served_at; /* CLOCK_BOOTTIME at which it last answered on any way; 0: never */
+	bool by_card;     /* the shape of VPC CNI 1.20 and later */
+	bool more;        /* there were more ENIs than fit */
 	int total, assigned, cooling;
 	size_t n;
 	struct ipamd_eni enis[ENIS_MAX];
