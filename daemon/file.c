@@ -263,7 +263,8 @@ static void names_add(struct names *s, const char *name)
 	s->n++;
 }
 
-int file_list(const struct files *f, const char *dir, struct names *ret)
+int file_each(const struct files *f, const char *dir,
+              bool (*each)(const char *name, void *userdata), void *userdata)
 {
 	int fd = file_open(f, dir, O_DIRECTORY), r = 0;
 	DIR *d;
@@ -276,9 +277,7 @@ int file_list(const struct files *f, const char *dir, struct names *ret)
 		(void) close(fd);
 		return r;
 	}
-	ret->n = 0;
-	ret->more = false;
-	for (size_t seen = 0;; seen++) {
+	for (size_t seen = 0; seen < ENTRIES_MAX; seen++) {
 		struct dirent *e;
 
 		errno = 0;
@@ -289,16 +288,73 @@ int file_list(const struct files *f, const char *dir, struct names *ret)
 			r = -errno;
 			break;
 		}
-		if (seen == ENTRIES_MAX) {
-			ret->more = true;
-			break;
-		}
 		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
-		    strlen(e->d_name) < NAME_BYTES_MAX)
-			names_add(ret, e->d_name);
+		    !each(e->d_name, userdata))
+			break;
 	}
 	(void) closedir(d);
 	return r;
+}
+
+struct listing {
+	struct names *names;
+	size_t seen;
+};
+
+static bool list_name(const char *name, void *userdata)
+{
+	struct listing *l = userdata;
+
+	/* one less than file_each() reads, so that what was left out is seen */
+	if (++l->seen == ENTRIES_MAX - 2) {
+		l->names->more = true;
+		return false;
+	}
+	if (strlen(name) < NAME_BYTES_MAX)
+		names_add(l->names, name);
+	return true;
+}
+
+int file_list(const struct files *f, const char *dir, struct names *ret)
+{
+	struct listing l = {.names = ret};
+
+	ret->n = 0;
+	ret->more = false;
+	return file_each(f, dir, list_name, &l);
+}
+
+int file_read_end(const struct files *f, const char *path, size_t max, char **ret, size_t *ret_len)
+{
+	_cleanup_(closep) int fd = -1;
+	_cleanup_(freep) char *buf = NULL;
+	size_t size = 0, len = 0;
+	off_t at;
+
+	if (max > SIZE_MAX / 4)
+		return -EINVAL;
+	fd = open_regular(f, path, &size);
+	if (fd < 0)
+		return fd;
+	at = size > max ? (off_t) (size - max) : 0;
+	buf = malloc(max + 1);
+	if (!buf)
+		return -ENOMEM;
+	while (len < max) {
+		ssize_t n = pread(fd, buf + len, max - len, at + (off_t) len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		len += (size_t) n;
+	}
+	buf[len] = 0;
+	*ret = TAKE(buf);
+	*ret_len = len;
+	return 0;
 }
 
 /* Opens the directory that holds path; *ret_name points to the last part, in path. */

@@ -30,6 +30,12 @@ int file_read(const struct files *f, const char *path, size_t max, char **ret, s
 int file_read_line(const struct files *f, const char *path, char *ret, size_t size);
 /* Entries without "." and "..", in lexical (byte) order. */
 int file_list(const struct files *f, const char *dir, struct names *ret);
+/* Hands over every entry, in no order, without the bound of file_list() and without its memory:
+ * /proc. each() returns false to stop. */
+int file_each(const struct files *f, const char *dir,
+              bool (*each)(const char *name, void *userdata), void *userdata);
+/* The last max bytes of a regular file, from wherever a line may have begun. */
+int file_read_end(const struct files *f, const char *path, size_t max, char **ret, size_t *ret_len);
 /* stat(2) of what the path resolves to below the root. */
 int file_stat(const struct files *f, const char *path, struct stat *ret);
 /* Opens for reading, O_CLOEXEC|O_NONBLOCK; the caller closes. Negative errno. */

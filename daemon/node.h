@@ -35,6 +35,30 @@ struct network {
 	bool prefix_mode, ipv6;
 	char limits_source[32]; /* "built in", "/etc/nodewhy", "/usr/share/nodewhy", "" unknown type
 	                         */
+	usec_t pod_refused_at; /* CLOCK_BOOTTIME when a pod was last refused an address; 0: never */
+};
+
+/* An ENI as ipamd sees it, by its introspection. */
+struct ipamd_eni {
+	char id[32], subnet[32];
+	int card, device;
+	uint32_t table;
+	bool primary, trunk, efa, excluded;
+	int total;    /* IPv4 addresses for pods: 16 of a prefix */
+	int assigned; /* of them to pods */
+	int cooling;  /* of them given back a moment ago */
+	int prefixes4, prefixes6;
+};
+
+struct ipamd_view {
+	usec_t at;        /* CLOCK_BOOTTIME of the answer; 0: never */
+	usec_t began;     /* CLOCK_BOOTTIME at which its process started; 0: not known */
+	usec_t served_at; /* CLOCK_BOOTTIME at which it last answered on any way; 0: never */
+	bool by_card;     /* the shape of VPC CNI 1.20 and later */
+	bool more;        /* there were more ENIs than fit */
+	int total, assigned, cooling;
+	size_t n;
+	struct ipamd_eni enis[ENIS_MAX];
 };
 
 enum region_source {
@@ -97,6 +121,7 @@ struct node {
 		registered;  /* what the API server says of our Node object, or kubelet's log */
 	enum tristate ready; /* its Ready condition */
 	struct cni_settings cni;
+	struct ipamd_view ipamd;
 	bool kubeconfig_present;
 	bool has_pods; /* the kubelet was given pods: it had registered; looked at while CNI is not
 	                  ready */

@@ -15,6 +15,7 @@
 #include "hop.h"
 #include "http.h"
 #include "imds.h"
+#include "ipamd-json.h"
 #include "journal.h"
 #include "kubeconfig.h"
 #include "match.h"

@@ -92,11 +92,36 @@ static void test_root(const struct files *f)
 	ok(file_read_line(f, "/proc/selfish", line, sizeof(line)) == 0);
 }
 
+enum { COUNT_LAST = 1 << 20 };
+
+static bool count_name(const char *name, void *userdata)
+{
+	size_t *n = userdata;
+
+	return name[0] != '.' && ++*n <= COUNT_LAST;
+}
+
+static void test_end(const struct files *f)
+{
+	char *text = NULL;
+	size_t len = 0;
+
+	put("log", "first\nsecond\n");
+	ok(file_read_end(f, "/log", 7, &text, &len) == 0 && len == 7 &&
+	   strcmp(text, "second\n") == 0);
+	free(text);
+	ok(file_read_end(f, "/log", 64, &text, &len) == 0 && len == 13 && text[len] == 0);
+	free(text);
+	ok(file_read_end(f, "/nolog", 64, &text, &len) == -ENOENT);
+	ok(file_read_end(f, "/etc", 64, &text, &len) == -EISDIR);
+}
+
 static void test_list(const struct files *f)
 {
 	static struct names names;
 	char name[32];
 	bool sorted = true;
+	size_t n = 0;
 
 	make_dir("many");
 	for (int i = 0; i < NAMES_MAX + 10; i++) {
@@ -116,6 +141,10 @@ static void test_list(const struct files *f)
 	ok(file_list(f, "/few", &names) == 0 && names.n == 3 && !names.more);
 	ok(strcmp(names.name[0], ".a") == 0 && strcmp(names.name[1], "B") == 0);
 	ok(file_list(f, "/none", &names) == -ENOENT);
+	ok(file_each(f, "/many", count_name, &n) == 0 && n > NAMES_MAX);
+	n = COUNT_LAST;
+	ok(file_each(f, "/many", count_name, &n) == 0 && n == COUNT_LAST + 1); /* stopped */
+	ok(file_each(f, "/none", count_name, &n) == -ENOENT);
 	ok(file_list(f, "/a", &names) == -ENOTDIR);
 }
 
@@ -186,6 +215,7 @@ int main(void)
 	test_read(f);
 	test_root(f);
 	test_list(f);
+	test_end(f);
 	test_replace(f);
 	ok(files_new(&host, "/") == 0 && files_is_host(host) && files_root(host)[0] == 0);
 	ok(file_read(host, "/proc/self/status", 65536, &text, &len) == 0 && len > 100);
