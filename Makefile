@@ -17,7 +17,7 @@ UNITDIR    ?= $(PREFIX)/lib/systemd
 TARGET     ?= toml
 TIME       ?= 60
 
-PKGS    := libsystemd libcurl jansson libmnl libcares libssl libcrypto yaml-0.1
+PKGS    := libsystemd libcurl jansson libmnl libcares libssl libcrypto yaml-0.1 zlib
 VERSION := $(or $(shell git --no-optional-locks describe --tags --always --dirty 2>/dev/null),$(shell cat VERSION 2>/dev/null),unknown)
 
 B := build/release

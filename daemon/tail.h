@@ -13,8 +13,12 @@ enum { TAIL_LINE_MAX = 16384 };
 
 /* Where a reader of one file stands: a plain value in its own memory, zero at first. */
 struct tail {
-	uint64_t device, inode, offset; /* of the next line's first byte */
+	uint64_t device, inode;
+	uint64_t offset; /* of the next line's first byte, before compression */
+	uint64_t head;   /* hash of the file's first head_len bytes: it may get another name, be */
+	uint32_t head_len; /* copied or compressed, and its inode be given to another file */
 	bool begun;
+	bool cut; /* offset is inside a line too long, whose first part was handed over */
 };
 
 struct tail_query {
@@ -28,19 +32,24 @@ struct tail_query {
 };
 
 struct tail_end {
-	/* 0; -ENOENT: no such file; -EACCES; else why it could not be read to the end */
+	/* 0; -ENOENT: no such file; -EACCES; -ETIMEDOUT: the disk does not answer; else why it
+	 * could not be read to the end */
 	int error;
-	uint64_t bytes, lines;            /* read now */
-	bool rotated, truncated, skipped; /* skipped: lines were lost between two readings */
+	usec_t modified;       /* wall clock time of the last write to path; 0: not known */
+	uint64_t bytes, lines; /* read now */
+	bool rotated;          /* what was read last time goes on under another name */
+	bool truncated;        /* the file has become shorter, or another one of the same inode */
+	bool skipped;          /* lines may have been lost between two readings */
 };
 
 /* line is not NUL-terminated, without its newline, valid during the callback only; longer ones than
- * TAIL_LINE_MAX are cut there. */
+ * TAIL_LINE_MAX are cut there. It must not free the reading. */
 typedef void (*tail_line_t)(const char *line, size_t len, void *userdata);
 typedef void (*tail_done_t)(struct tail_read *t, const struct tail_end *e, void *userdata);
 
 /* Hands every whole new line to line(), then calls done() once, both from the loop and never from
- * inside. *where is the caller's and must live as long as the reading. */
+ * inside. *where is the caller's and must live as long as the reading; it is right at every line,
+ * so that a reading that was dropped goes on where it was. */
 int tail_read_new(struct tail_read **ret, sd_event *event, const struct files *files,
                   const struct tail_query *q, struct tail *where, tail_line_t line,
                   tail_done_t done, void *userdata);

@@ -5,11 +5,11 @@
 # `make lint` and `make fuzz` are most of the whole. deps.sh --list prints all the names and installs nothing.
 set -eu
 
-deb_build='gcc libc6-dev make pkg-config libsystemd-dev libcurl4-openssl-dev libjansson-dev libmnl-dev libc-ares-dev libssl-dev libyaml-dev git'
+deb_build='gcc libc6-dev make pkg-config libsystemd-dev libcurl4-openssl-dev libjansson-dev libmnl-dev libc-ares-dev libssl-dev libyaml-dev zlib1g-dev git'
 deb_demo='python3 iproute2 nftables openssl'
 deb_test='python3-venv curl systemd systemd-container busybox mandoc dpkg-dev debhelper lintian rpm rpmlint systemd-journal-remote dbus-daemon dbus-bin dbus'
 deb_lint='iptables procps clang clang-format clang-tidy cppcheck shellcheck'
-rpm_build='gcc make binutils pkgconf-pkg-config systemd-devel libcurl-devel jansson-devel libmnl-devel c-ares-devel openssl-devel libyaml-devel git'
+rpm_build='gcc make binutils pkgconf-pkg-config systemd-devel libcurl-devel jansson-devel libmnl-devel c-ares-devel openssl-devel libyaml-devel zlib-devel git'
 rpm_demo='python3 iproute nftables openssl util-linux'
 rpm_test='systemd systemd-container diffutils rpm-build systemd-journal-remote dbus-daemon dbus-tools'
 rpm_lint='iptables-nft procps-ng'
