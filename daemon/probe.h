@@ -8,6 +8,7 @@
 #include "aws.h"
 #include "bus.h"
 #include "catalogue.h"
+#include "clock.h"
 #include "dns.h"
 #include "eni-limits.h"
 #include "file.h"
