@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <sys/timex.h>
 #include <time.h>
 
 #include "clock.h"
@@ -26,6 +27,17 @@ usec_t clock_realtime(void)
 usec_t clock_cpu(void)
 {
 	return read_clock(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+int clock_ask_kernel(struct clock_kernel *ret)
+{
+	struct timex t = {.modes = 0}; /* reads only */
+
+	if (adjtimex(&t) < 0)
+		return -errno;
+	*ret = (struct clock_kernel){.synchronised = !(t.status & STA_UNSYNC),
+	                             .max_error_ms = t.maxerror / 1000};
+	return 0;
 }
 
 const char *clock_format(usec_t realtime, char dst[static CLOCK_TEXT_MAX])

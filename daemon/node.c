@@ -15,3 +15,76 @@ const char *managed_by_name(enum managed_by m)
 
 	return names[m];
 }
+
+const char *witness_name(enum witness w)
+{
+	static const char *const names[] = {"metadata", "AWS endpoint", "API server"};
+
+	return names[w];
+}
+
+/* The API server is asked every five minutes while all is well. */
+static const usec_t witness_max_age = 6 * 60 * USEC_PER_SEC;
+/* A Date header has whole seconds, and was a while on its way. */
+static const int64_t witness_agree_s = 5;
+
+static bool is_heard(const struct node *n, enum witness w, usec_t now)
+{
+	usec_t at = n->witnesses[w].at;
+
+	return at && now < at + witness_max_age;
+}
+
+static bool is_sound(int64_t offset_s)
+{
+	return offset_s >= -CLOCK_SOUND_S && offset_s <= CLOCK_SOUND_S;
+}
+
+static unsigned count(unsigned bits)
+{
+	unsigned n = 0;
+
+	for (; bits; bits &= bits - 1)
+		n++;
+	return n;
+}
+
+static unsigned agreeing(const struct node *n, enum witness w, usec_t now)
+{
+	unsigned who = 0;
+
+	for (enum witness o = 0; o < _WITNESS_MAX; o++) {
+		int64_t apart = n->witnesses[o].offset_s - n->witnesses[w].offset_s;
+
+		if (is_heard(n, o, now) && apart >= -witness_agree_s && apart <= witness_agree_s)
+			who |= 1u << o;
+	}
+	return who;
+}
+
+void node_clock(const struct node *n, usec_t now, struct clock_said *ret)
+{
+	struct clock_said c = {0};
+	bool all_sound = true;
+
+	for (enum witness w = 0; w < _WITNESS_MAX; w++) {
+		unsigned who, agree;
+
+		if (!is_heard(n, w, now))
+			continue;
+		c.heard++;
+		all_sound &= is_sound(n->witnesses[w].offset_s);
+		who = agreeing(n, w, now);
+		agree = count(who);
+		if (agree <= c.agree)
+			continue;
+		c.agree = agree;
+		c.who = who;
+		c.offset_s = n->witnesses[w].offset_s;
+	}
+	if (c.agree >= 2)
+		c.sound = is_sound(c.offset_s) ? YES : NO;
+	else if (c.heard > 0 && all_sound)
+		c.sound = YES;
+	*ret = c;
+}

@@ -127,5 +127,17 @@ struct node {
 	                  ready */
 };
 
+/* What the witnesses say of our clock, taken together. Those who spoke long ago are not heard. */
+struct clock_said {
+	enum tristate sound; /* within CLOCK_SOUND_S, by all or by those who agree */
+	unsigned heard;      /* how many spoke of late */
+	unsigned agree;      /* how many of these say the same; 1: one alone, or no two agree */
+	unsigned who;        /* bits of those who agree */
+	int64_t offset_s;    /* ours minus theirs, by those who agree */
+};
+enum { CLOCK_SOUND_S = 60 };
+void node_clock(const struct node *n, usec_t now, struct clock_said *ret);
+const char *witness_name(enum witness w);
+
 const char *region_source_name(enum region_source s);
 const char *managed_by_name(enum managed_by m); /* NULL for MANAGED_UNKNOWN */

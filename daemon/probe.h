@@ -4,9 +4,11 @@
  * run_*() calls below and returns at once; callbacks emit observations; run_end() ends the run.
  * judge() says what an observation means, and reads nothing else. */
 
+#include "aws-query.h"
 #include "aws.h"
 #include "bus.h"
 #include "catalogue.h"
+#include "clock.h"
 #include "containerd.h"
 #include "dns.h"
 #include "eni-limits.h"

@@ -166,6 +166,7 @@ static void observe(struct run *r, enum part part, const struct http_reply *repl
 
 static void on_reply(struct run *r, const struct http_reply *reply, uintptr_t tag)
 {
+	run_witness(r, WITNESS_ENDPOINT, reply);
 	for (enum part p = 0; p < N_PARTS; p++)
 		observe(r, p, reply);
 	run_end(r);

@@ -605,6 +605,7 @@ static void on_instance_id(struct run *r, const struct imds_reply *reply, uintpt
 	n->hybrid = false;
 	n->metadata_answers = true;
 	n->metadata_at = run_now(r);
+	run_witness(r, WITNESS_METADATA, &reply->http);
 	set(n->instance_id, sizeof(n->instance_id), id, true);
 	if (strcmp(m->instance_id, id) != 0) {
 		*m = (struct memory){0};

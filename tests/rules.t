@@ -25,13 +25,14 @@ __isoc23_strtol __isoc23_strtoul __isoc23_strtoll __isoc23_strtoull __isoc99_ssc
 malloc calloc realloc reallocarray free explicit_bzero inet_pton inet_ntop htons ntohs htonl ntohl
 tolower toupper isdigit isalpha isalnum isspace isxdigit __ctype_b_loc __ctype_tolower_loc __ctype_toupper_loc
 __memcpy_chk __memmove_chk __memset_chk __mempcpy_chk __strcpy_chk __strncpy_chk __strcat_chk __stpcpy_chk __snprintf_chk __vsnprintf_chk
+EVP_Digest EVP_Q_mac EVP_sha256
 __explicit_bzero_chk __stack_chk_fail __chk_fail __assert_fail _GLOBAL_OFFSET_TABLE_ __errno_location
 """.split())
 CLOCKS = set("clock_gettime clock_getres time gettimeofday timespec_get ftime clock times getrusage sd_event_now "
-             "localtime localtime_r nanosleep clock_nanosleep usleep sleep".split())
+             "adjtimex clock_adjtime ntp_adjtime ntp_gettime localtime localtime_r nanosleep clock_nanosleep usleep sleep".split())
 # What a probe may call of ours beside run_*() and pure functions: reading, through the root that the run gives it.
 READS = set("file_read file_read_line file_list file_each file_read_end file_stat limits_lookup limits_card_enis "
-            "containerd_config_read".split())
+            "containerd_config_read clock_ask_kernel".split())
 
 
 def pure_external(name):

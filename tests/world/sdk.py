@@ -5,6 +5,7 @@
 botocore comes from PyPI into build/sdk-venv, once.
 """
 
+import fcntl
 import json
 import os
 import subprocess
@@ -37,20 +38,25 @@ print(json.dumps(out))
 """
 
 
-def botocore():
-    """The venv's python, or (None, why not)."""
+def botocore(module="botocore", *more):
+    """The venv's python with that module, installed with `more` if need be, or (None, why not)."""
     python = os.path.join(VENV, "bin/python")
-    have = [python, "-c", "import botocore"]
-    if os.path.exists(python) and subprocess.run(have, capture_output=True).returncode == 0:
+    have = [python, "-c", "import " + module]
+    os.makedirs(os.path.dirname(VENV), exist_ok=True)
+    with open(VENV + ".lock", "w") as lock:  # two tests may want it at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.path.exists(python) and subprocess.run(have, capture_output=True).returncode == 0:
+            return python, None
+        if not os.path.exists(python):
+            p = subprocess.run([sys.executable, "-m", "venv", VENV], capture_output=True, text=True)
+            if p.returncode != 0:
+                return None, "no venv: " + (p.stderr or p.stdout).strip()[-200:].replace("\n", " ")
+        p = subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check",
+                            "--retries", "1", "--timeout", "10", BOTOCORE, *more],
+                           capture_output=True, text=True)
+        if p.returncode != 0:
+            return None, "PyPI: " + p.stderr.strip()[-200:].replace("\n", " ")
         return python, None
-    p = subprocess.run([sys.executable, "-m", "venv", VENV], capture_output=True, text=True)
-    if p.returncode != 0:
-        return None, "no venv: " + (p.stderr or p.stdout).strip()[-200:].replace("\n", " ")
-    p = subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check",
-                        "--retries", "1", "--timeout", "10", BOTOCORE], capture_output=True, text=True)
-    if p.returncode != 0:
-        return None, "PyPI: " + p.stderr.strip()[-200:].replace("\n", " ")
-    return python, None
 
 
 def main():
