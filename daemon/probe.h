@@ -22,6 +22,7 @@
 #include "sigv4.h"
 #include "tail.h"
 #include "toml.h"
+#include "userdata.h"
 
 struct run;
 
