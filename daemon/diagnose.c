@@ -446,28 +446,70 @@ static enum state judge_state(const struct fact *const *facts, size_t n, const s
 	return known ? STATE_HEALTHY : STATE_BLIND;
 }
 
-/* How far the node has come, by what lies on its disk: joining it is proved only by the API server,
- * whose probe comes later. A machine that is no EC2 instance has nothing to come to here. */
-static enum stage judge_stage(const struct fact *const *facts, size_t n, const struct node *node)
+/* What the looks at the CNI say together, and whether the bootstrap was found to have failed. */
+struct progress {
+	bool cni_good, cni_broken, bootstrap_failed;
+};
+
+static struct progress judge_progress(const struct fact *const *facts, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		if (facts[i]->latest.layer == LAYER_CNI && facts[i]->latest.outcome == OUTCOME_OK)
-			return STAGE_READY;
-	if (node->ec2 == EC2_NO)
-		return STAGE_READY;
-	if (node->has_pods)
-		return STAGE_NETWORKING;
-	if (node->kubeconfig_present)
-		return STAGE_JOINING;
-	return node->metadata_at ? STAGE_BOOTSTRAPPING : STAGE_BOOTING;
+	struct progress p = {0};
+	bool bad = false;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct observation *o = &facts[i]->latest;
+		bool fatal = facts[i]->code != CODE_NONE &&
+		             cause_of(facts[i]->code)->severity == SEVERITY_FATAL;
+
+		p.bootstrap_failed |= fatal && o->layer == LAYER_BOOTSTRAP;
+		if (o->layer != LAYER_CNI)
+			continue;
+		p.cni_broken |= fatal;
+		p.cni_good |= o->outcome == OUTCOME_OK;
+		bad |= o->outcome != OUTCOME_OK && o->outcome != OUTCOME_SKIPPED &&
+		       o->outcome != OUTCOME_UNKNOWN;
+	}
+	p.cni_good &= !bad;
+	return p;
 }
 
-static int judge_deadline(enum stage stage, usec_t uptime)
+/* The API server's word is the last one, in both directions: pods and a CNI's configuration lie on
+ * the disk and may be of an earlier boot, so they count only while it says nothing. */
+static bool is_registered(const struct node *node, const struct progress *p)
+{
+	if (node->registered != CANNOT_TELL)
+		return node->registered == YES;
+	return node->ready != CANNOT_TELL || node->has_pods || p->cni_good;
+}
+
+/* How far the node has come. A machine that is no node of EKS has nothing to come to here. */
+static enum stage judge_stage(const struct progress *p, const struct node *node)
+{
+	if (node->ec2 == EC2_NO && !node->hybrid)
+		return STAGE_READY;
+	if (is_registered(node, p)) {
+		if (node->ready == CANNOT_TELL)
+			return p->cni_good ? STAGE_READY : STAGE_NETWORKING;
+		return node->ready == YES && !p->cni_broken ? STAGE_READY : STAGE_NETWORKING;
+	}
+	if (node->kubeconfig_present)
+		return STAGE_JOINING;
+	/* what failed in it had begun, and a node outside of AWS has no metadata to wait for */
+	return node->metadata_at || node->hybrid || p->bootstrap_failed ? STAGE_BOOTSTRAPPING
+	                                                                : STAGE_BOOTING;
+}
+
+/* Only an instance that has never registered is deleted: pods, or what the CNI's own pod wrote,
+ * tell that it did, in this boot or before; and outside of AWS nobody deletes it. */
+static int judge_deadline(const struct progress *p, const struct node *node, enum stage stage,
+                          usec_t uptime)
 {
 	usec_t up = uptime / USEC_PER_SEC;
 
-	return stage >= STAGE_NETWORKING || up >= JOIN_DEADLINE_S ? -1
-	                                                          : (int) (JOIN_DEADLINE_S - up);
+	if (stage >= STAGE_NETWORKING || up >= JOIN_DEADLINE_S || node->ec2 == EC2_NO ||
+	    node->hybrid || node->has_pods || p->cni_good)
+		return -1;
+	return (int) (JOIN_DEADLINE_S - up);
 }
 
 static uint32_t judge_unverified(const struct fact *const *facts, size_t n, const struct report *r)
@@ -533,6 +575,7 @@ void diagnose(const struct fact *const *facts, size_t n, const struct diagnose_i
               struct report *ret)
 {
 	struct finding *f = ret->findings;
+	struct progress progress;
 
 	assert(n <= LEDGER_MAX);
 	ret->at = in->now;
@@ -551,8 +594,9 @@ void diagnose(const struct fact *const *facts, size_t n, const struct diagnose_i
 	sort(f, ret->n_findings);
 	judge_conditions(facts, n, ret);
 	ret->verdict.state = judge_state(facts, n, ret, in->complete);
-	ret->verdict.stage = judge_stage(facts, n, in->node);
-	ret->verdict.deadline = judge_deadline(ret->verdict.stage, in->uptime);
+	progress = judge_progress(facts, n);
+	ret->verdict.stage = judge_stage(&progress, in->node);
+	ret->verdict.deadline = judge_deadline(&progress, in->node, ret->verdict.stage, in->uptime);
 	ret->verdict.unverified = judge_unverified(facts, n, ret);
 	ret->verdict.root = -1;
 	if (ret->n_findings > 0 && cause_of(f[0].code)->severity != SEVERITY_NOTICE)

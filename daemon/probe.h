@@ -26,6 +26,7 @@
 #include "sigv4.h"
 #include "tail.h"
 #include "toml.h"
+#include "userdata.h"
 
 struct run;
 

@@ -262,6 +262,100 @@ static void test_stage(void)
 	ok(r.verdict.stage == STAGE_READY && r.verdict.unverified == 0);
 }
 
+/* The stages of a boot, and who is believed: the API server before what lies on the disk. */
+static void test_join(void)
+{
+	static const struct {
+		enum tristate registered, ready;
+		bool kubeconfig, pods, metadata, hybrid;
+		enum outcome cni;
+		enum stage stage;
+		int deadline;
+	} rows[] = {
+		/* a boot, step by step */
+		{CANNOT_TELL, CANNOT_TELL, 0, 0, 0, 0, OUTCOME_ABSENT, STAGE_BOOTING, 600},
+		{CANNOT_TELL, CANNOT_TELL, 0, 0, 1, 0, OUTCOME_ABSENT, STAGE_BOOTSTRAPPING, 600},
+		{CANNOT_TELL, CANNOT_TELL, 1, 0, 1, 0, OUTCOME_ABSENT, STAGE_JOINING, 600},
+		{NO, CANNOT_TELL, 1, 0, 1, 0, OUTCOME_ABSENT, STAGE_JOINING, 600},
+		{YES, CANNOT_TELL, 1, 0, 1, 0, OUTCOME_ABSENT, STAGE_NETWORKING, -1},
+		{YES, NO, 1, 1, 1, 0, OUTCOME_ABSENT, STAGE_NETWORKING, -1},
+		{YES, NO, 1, 1, 1, 0, OUTCOME_OK, STAGE_NETWORKING, -1}, /* not yet, it says */
+		{YES, YES, 1, 1, 1, 0, OUTCOME_OK, STAGE_READY, -1},
+		/* nobody can ask the API server */
+		{CANNOT_TELL, CANNOT_TELL, 1, 1, 1, 0, OUTCOME_ABSENT, STAGE_NETWORKING, -1},
+		{CANNOT_TELL, CANNOT_TELL, 1, 1, 1, 0, OUTCOME_OK, STAGE_READY, -1},
+		{CANNOT_TELL, CANNOT_TELL, 1, 0, 1, 0, OUTCOME_OK, STAGE_READY, -1},
+		{CANNOT_TELL, YES, 1, 0, 1, 0, OUTCOME_UNKNOWN, STAGE_READY, -1},
+		/* its Node object is gone: it joins again, but nobody deletes the instance */
+		{NO, CANNOT_TELL, 1, 1, 1, 0, OUTCOME_OK, STAGE_JOINING, -1},
+		{NO, CANNOT_TELL, 1, 0, 1, 0, OUTCOME_OK, STAGE_JOINING, -1},
+		{NO, CANNOT_TELL, 1, 1, 1, 0, OUTCOME_ABSENT, STAGE_JOINING, -1},
+		/* registered already, its metadata is off */
+		{YES, YES, 1, 0, 0, 0, OUTCOME_OK, STAGE_READY, -1},
+		/* outside of AWS */
+		{CANNOT_TELL, CANNOT_TELL, 0, 0, 0, 1, OUTCOME_UNKNOWN, STAGE_BOOTSTRAPPING, -1},
+		{NO, CANNOT_TELL, 1, 0, 0, 1, OUTCOME_UNKNOWN, STAGE_JOINING, -1},
+		{YES, YES, 1, 1, 0, 1, OUTCOME_UNKNOWN, STAGE_READY, -1},
+	};
+	static struct report r;
+
+	for (size_t i = 0; i < ELEMENTS(rows); i++) {
+		struct node young = {.ec2 = rows[i].hybrid ? EC2_NO : EC2_YES,
+		                     .hybrid = rows[i].hybrid,
+		                     .registered = rows[i].registered,
+		                     .ready = rows[i].ready,
+		                     .kubeconfig_present = rows[i].kubeconfig,
+		                     .has_pods = rows[i].pods,
+		                     .metadata_at = rows[i].metadata};
+		struct diagnose_input in = {
+			.node = &young, .now = 1, .uptime = 300 * USEC_PER_SEC, .complete = true};
+
+		begin();
+		saw(rows[i].cni, LAYER_CNI, "cni-config", "");
+		diagnose(order, n, &in, &r);
+		printf("# %zu: %s, %d s\n", i, stage_name(r.verdict.stage), r.verdict.deadline);
+		ok(r.verdict.stage == rows[i].stage && r.verdict.deadline == rows[i].deadline);
+	}
+}
+
+static void test_join_findings(void)
+{
+	static struct report r;
+	struct node young = {
+		.ec2 = EC2_YES, .registered = YES, .ready = YES, .kubeconfig_present = true};
+	struct diagnose_input in = {
+		.node = &young, .now = 1, .uptime = 300 * USEC_PER_SEC, .complete = true};
+
+	begin(); /* the Node object is minutes old, the CNI's fault is seconds old */
+	saw(OUTCOME_OK, LAYER_CNI, "cni-config", "");
+	found(CODE_IpamdNotServing, "ipamd", "");
+	diagnose(order, n, &in, &r);
+	ok(r.verdict.stage == STAGE_NETWORKING);
+	begin(); /* of no account to its readiness */
+	saw(OUTCOME_OK, LAYER_CNI, "cni-config", "");
+	found(CODE_NetworkPolicyAgentFailing, "ipamd", "");
+	diagnose(order, n, &in, &r);
+	ok(r.verdict.stage == STAGE_READY);
+	begin(); /* one good look at the CNI does not make up for a bad one */
+	saw(OUTCOME_OK, LAYER_CNI, "cni-config", "");
+	saw(OUTCOME_ABSENT, LAYER_CNI, "ipamd", "");
+	young.ready = CANNOT_TELL;
+	diagnose(order, n, &in, &r);
+	ok(r.verdict.stage == STAGE_NETWORKING);
+	begin(); /* metadata is off, so that nodeadm gave up: it had begun */
+	young = (struct node){.ec2 = EC2_YES};
+	found(CODE_BootstrapFailed, "bootstrap", "nodeadm-config.service");
+	diagnose(order, n, &in, &r);
+	ok(r.verdict.stage == STAGE_BOOTSTRAPPING && r.verdict.deadline == 600);
+	begin();
+	found(CODE_JoinDeadlineNear, "bootstrap", "");
+	diagnose(order, n, &in, &r);
+	ok(r.verdict.stage == STAGE_BOOTING);
+	young.ec2 = EC2_NO; /* no node at all */
+	diagnose(order, n, &in, &r);
+	ok(r.verdict.stage == STAGE_READY && r.verdict.deadline == -1);
+}
+
 static void test_remedy(void)
 {
 	char s[REMEDY_MAX];
@@ -362,6 +456,8 @@ int main(void)
 	test_merge();
 	test_states();
 	test_stage();
+	test_join();
+	test_join_findings();
 	test_remedy();
 	test_diff();
 	test_deterministic();
