@@ -100,13 +100,15 @@ static void find_max_pods(struct run *r)
 		set_max_pods(s, KUBELET_DEFAULT_MAX_PODS, "kubelet's default");
 }
 
-/* What the type gives in the mode that the eni probe saw. Pods get addresses of the default card's
- * ENIs; in an IPv6 cluster the one /80 is never used up. */
+/* What the type gives in the mode that ipamd was told, or else that the eni probe saw. Pods get
+ * addresses of the default card's ENIs; in an IPv6 cluster the one /80 is never used up. */
 static void learn(struct run *r, const struct limits *l)
 {
 	struct network *n = &run_learn(r)->network;
+	const struct cni_settings *cni = &run_node(r)->cni;
 	const struct state *s = run_state(r);
-	bool prefix = l && l->prefixes && (n->prefix_mode || n->ipv6);
+	bool asked = cni->known ? cni->prefix || cni->ipv6 : n->prefix_mode || n->ipv6;
+	bool prefix = l && l->prefixes && asked, custom = cni->known && cni->custom;
 
 	n->max_pods = s->max_pods;
 	n->enis_max = n->ipv4_per_eni = n->ips_max = n->max_pods_by_type = -1;
@@ -116,8 +118,9 @@ static void learn(struct run *r, const struct limits *l)
 	n->enis_max = l->network_cards > 1 ? l->enis_all_cards : l->max_enis;
 	n->ipv4_per_eni = l->ipv4_per_eni;
 	/* beside what metadata assigns, which counts the ENIs of every card */
-	n->ips_max = n->ipv6 ? -1 : n->enis_max * (l->ipv4_per_eni - 1) * (prefix ? 16 : 1);
-	n->max_pods_by_type = limits_max_pods(l, prefix, false);
+	n->ips_max =
+		n->ipv6 ? -1 : (n->enis_max - custom) * (l->ipv4_per_eni - 1) * (prefix ? 16 : 1);
+	n->max_pods_by_type = limits_max_pods(l, prefix, custom);
 	(void) text_format(n->limits_source, sizeof(n->limits_source), "%s", l->source);
 }
 
