@@ -177,7 +177,7 @@ class Systemd:
         return 0 if moment is None else int(self.world.moment(moment) * 1e6)
 
     def realtime(self, mono):
-        return 0 if not mono else int((time.time() - self.world.uptime()) * 1e6) + mono
+        return 0 if not mono else int(self.world.wall(0.0) * 1e6) + mono
 
     # ---- life ----
 

@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 
-from . import dnsd, host, imds, net, serve, tlsd, tree
+from . import dnsd, imds, net, nodefaults, serve, tlsd, tree
 from .fault import fault
 
 IMDS4, IMDS6 = "169.254.169.254", "fd00:ec2::254"
@@ -96,14 +96,15 @@ def pod_link(index):
     return "eni" + hashlib.sha1(b"default.pod-%d" % index).hexdigest()[:11]
 
 
-class World(host.Host):
+class World(nodefaults.NodeFaults):
     def __init__(self, instance_type="m5.large", enis=1, pods=0, prefix_mode=False,
                  custom_networking=False, ipv6=False, eth_names=False, public=False, stub=None,
                  nameservers=None, uptime=6 * 3600.0, region="us-west-2", hop_limit=2,
                  imds_v6=False, max_pods=None, containerd="v3", al2=False, cards=1, efa_only=(),
-                 systemd=True, journal=True):
+                 systemd=True, journal=True, cni="v1.23.0"):
         """stub: None, "alive" or "dead": resolv.conf names 127.0.0.53. cards: one more ENI on each
-        card from 1 on, those in efa_only without a netdev. ipv6: an IPv6 cluster. systemd, journal: whether the node has them."""
+        card from 1 on, those in efa_only without a netdev. ipv6: an IPv6 cluster. systemd, journal:
+        whether the node has them. cni: the version of the VPC CNI."""
         self.instance_type, self.region, self.az = instance_type, region, region + "a"
         self.partition, self.domain = "aws", "amazonaws.com"
         if region.startswith("cn-"):
@@ -140,7 +141,7 @@ class World(host.Host):
         self.node = self.aws = self.servers = None
         self.daemons, self.n_daemons = [], 0
         self._table = itertools.count()
-        self._host_options(systemd, journal)
+        self._host_options(systemd, journal, cni)
 
     def _make_enis(self, n, cards, efa_only, pods):
         enis = []
@@ -441,6 +442,7 @@ class World(host.Host):
         """The node's age from now on; it goes on growing."""
         self._uptime, self.started_at = seconds, time.monotonic()
         self.tree.uptime(seconds)
+        self._host_processes()
 
     # ---- running programs in the node ----
 
@@ -1038,8 +1040,9 @@ class World(host.Host):
                       % (link, self.n_pods, self.aws.name), "link set %s up" % link,
                       "route add %s/32 dev %s scope link" % (address, link),
                       "rule add from all to %s/32 lookup main prio 512" % address])
-        self.n_pods += 1
         e.pods.append((link, address))
+        self._host_pod(self.n_pods)
+        self.n_pods += 1
         return link, address
 
     def remove_pod(self, link, address):
@@ -1047,6 +1050,7 @@ class World(host.Host):
                       "link del %s" % link])
         for e in self.enis:
             e.pods = [p for p in e.pods if p[0] != link]
+        self._host_pod_gone(link)
 
 
 def faults():
