@@ -153,16 +153,7 @@ class NodeFaults(host.Host):
     @fault
     def user_data(self, text):
         """User data is this text (None: 404)."""
-        old = self.imds.tree.get("user-data")
-
-        def put(value):
-            if value is None:
-                self.imds.tree.pop("user-data", None)
-            else:
-                self.imds.tree["user-data"] = value
-
-        put(text)
-        return lambda: put(old)
+        return self.leaf("user-data", text)
 
     @fault
     def user_data_without_config(self):

@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 
-from . import dnsd, imds, net, nodefaults, serve, tlsd, tree
+from . import dnsd, imds, metadata, net, nodefaults, serve, tlsd, tree
 from .fault import fault
 
 IMDS4, IMDS6 = "169.254.169.254", "fd00:ec2::254"
@@ -96,7 +96,7 @@ def pod_link(index):
     return "eni" + hashlib.sha1(b"default.pod-%d" % index).hexdigest()[:11]
 
 
-class World(nodefaults.NodeFaults):
+class World(nodefaults.NodeFaults, metadata.Metadata):
     def __init__(self, instance_type="m5.large", enis=1, pods=0, prefix_mode=False,
                  custom_networking=False, ipv6=False, eth_names=False, public=False, stub=None,
                  nameservers=None, uptime=6 * 3600.0, region="us-west-2", hop_limit=2,
@@ -366,16 +366,6 @@ class World(nodefaults.NodeFaults):
             m + "security-groups": "world-node", m + "reservation-id": "r-0fedcba9876543210",
             m + "events/maintenance/scheduled": "[]", m + "events/maintenance/history": "[]",
             m + "system": "nitro",
-            m + "iam/info": lambda: json.dumps({
-                "Code": "Success", "LastUpdated": self._time(-1200),
-                "InstanceProfileArn": "arn:%s:iam::%s:instance-profile/world" % (self.partition,
-                                                                                self.account),
-                "InstanceProfileId": "AIPAEXAMPLEEXAMPLE123"}, indent=2),
-            m + "iam/security-credentials/" + self.role: lambda: json.dumps({
-                "Code": "Success", "LastUpdated": self._time(-1200), "Type": "AWS-HMAC",
-                "AccessKeyId": "ASIAEXAMPLEEXAMPLE12", "SecretAccessKey": "s3cr3tAccessKeyOfTheWorld",
-                "Token": "s3cr3tSessionTokenOfTheWorld", "Expiration": self._time(5 * 3600)},
-                indent=2),
             "dynamic/instance-identity/document": lambda: json.dumps({
                 "accountId": self.account, "architecture": "x86_64",
                 "availabilityZone": self.az, "billingProducts": None,
@@ -384,8 +374,8 @@ class World(nodefaults.NodeFaults):
                 "instanceType": self.instance_type, "kernelId": None,
                 "pendingTime": self._time(-self._uptime - 12), "privateIp": p.ipv4,
                 "ramdiskId": None, "region": self.region, "version": "2017-09-30"}, indent=2),
-            "user-data": "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"//\"\n",
         }
+        t.update(self._planned_metadata())
         if p.ipv6:
             t[m + "ipv6"] = p.ipv6
         for e in self.enis:
