@@ -216,6 +216,7 @@ class Status(Exception):
 
 DATA, HEADERS, RST, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
 END_STREAM, ACK, END_HEADERS, PADDED, PRIORITY = 1, 1, 4, 8, 32
+HEAD = [(":status", "200"), ("content-type", "application/grpc")]
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
@@ -279,15 +280,19 @@ class Server:
                 self._open.discard(conn)
             conn.close()
 
-    def call(self, path, request):
-        self.calls.append(path)
+    def method(self, path):
+        """The function behind a path; Status where there is none."""
         service = path.rsplit("/", 1)[0].lstrip("/")
         known = {m.rsplit("/", 1)[0].lstrip("/") for m in self.methods}
         if service not in known or self.only is not None and service not in self.only:
             raise Status(12, "unknown service " + service)
         if path not in self.methods:
             raise Status(12, "unknown method %s for service %s" % (path.rsplit("/", 1)[1], service))
-        return self.methods[path](request)
+        return self.methods[path]
+
+    def call(self, path, request):
+        self.calls.append(path)
+        return self.method(path)(request)
 
 
 class Connection:
@@ -332,6 +337,7 @@ class Connection:
                     block = payload if kind == HEADERS else block + payload
                     if flags & END_HEADERS:
                         self.streams.setdefault(stream, [None, b""])[0] = dict(self.hpack.decode(block))
+                        self.early(stream, flags)
                 if kind != CONTINUATION and flags & END_STREAM and stream in self.streams:
                     headers, data = self.streams.pop(stream)
                     self.answer(stream, headers, data)
@@ -347,24 +353,39 @@ class Connection:
             payload = payload[5:]
         return payload[:len(payload) - pad]
 
+    def early(self, stream, flags):
+        """As gRPC's Go server does: what it does not know it refuses before the request's body has come, and then
+        resets the stream without an error. libcurl may drop the answer for that (CURLE_HTTP2_STREAM)."""
+        headers = self.streams[stream][0]
+        if self.server.hang or self.server.delay or flags & END_STREAM:
+            return
+        try:
+            self.server.method(headers.get(":path", ""))
+        except Status as e:
+            del self.streams[stream]
+            self.server.calls.append(headers.get(":path"))
+            self.refuse(stream, e, self.frame(RST, 0, stream, b"\0\0\0\0"))
+
+    def refuse(self, stream, e, more=b""):
+        text = "".join(c if 32 <= ord(c) < 127 and c != "%" else "%%%02X" % ord(c) for c in e.text)
+        self.conn.sendall(self.frame(HEADERS, END_HEADERS | END_STREAM, stream, encode_headers(
+            HEAD + [("grpc-status", str(e.code)), ("grpc-message", text)])) + more)
+
     def answer(self, stream, headers, data):
         if self.server.hang:
             self.server.calls.append(headers.get(":path"))
             return
         if self.server.delay:
             time.sleep(self.server.delay)
-        head = [(":status", "200"), ("content-type", "application/grpc")]
         try:
             if len(data) < 5 or data[0] or len(data) != 5 + int.from_bytes(data[1:5], "big"):
                 raise Status(13, "bad framing")
             reply = self.server.call(headers[":path"], data[5:])
         except Status as e:
-            text = "".join(c if 32 <= ord(c) < 127 and c != "%" else "%%%02X" % ord(c) for c in e.text)
-            self.conn.sendall(self.frame(HEADERS, END_HEADERS | END_STREAM, stream, encode_headers(
-                head + [("grpc-status", str(e.code)), ("grpc-message", text)])))
+            self.refuse(stream, e)
             return
         self.conn.sendall(
-            self.frame(HEADERS, END_HEADERS, stream, encode_headers(head))
+            self.frame(HEADERS, END_HEADERS, stream, encode_headers(HEAD))
             + self.data(stream, b"\0" + struct.pack(">I", len(reply)) + reply)
             + self.frame(HEADERS, END_HEADERS | END_STREAM, stream, encode_headers(
                 [("grpc-status", "0"), ("grpc-message", "")])))
