@@ -7,6 +7,7 @@ import contextlib
 import email
 import errno
 import hashlib
+import importlib.machinery
 import json
 import os
 import re
@@ -18,14 +19,16 @@ import stat
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import types
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from world import World, cni, cri, dbusd, dnsd, faults, grpcd, journal, net, tlsd, units  # noqa: E402
 from world.daemon import parse_native  # noqa: E402
 from world.tap import Tap  # noqa: E402
-from world.world import IMDS4, IMDS6, LINK_DNS, STUB, VPC_DNS  # noqa: E402
+from world.world import IMDS4, IMDS6, LINK_DNS, REPOSITORY, STUB, VPC_DNS  # noqa: E402
 
 tap = Tap()
 tested = set()
@@ -588,6 +591,143 @@ def test_host_units():
     with World(systemd=False) as w:
         tap.ok(not os.path.exists(w.root + "/run/dbus") and not os.path.exists(w.root + "/run/systemd/private"),
                "a world without systemd has no bus")
+
+
+# Units of a real systemd in a container, and what they come to; the fields that make ours so.
+REAL_UNITS = {
+    "once.service": ("Type=oneshot\nExecStart=/bin/true", dict(type="oneshot", active="inactive", start=1.0, end=2.0,
+                                                               pid=9, code=1)),
+    "stays.service": ("Type=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true", dict(
+        type="oneshot", remain=True, active="active", sub="exited", start=1.0, end=2.0, pid=9, code=1)),
+    "broken.service": ("Type=oneshot\nExecStart=/bin/sh -c 'exit 3'", dict(
+        type="oneshot", active="failed", start=1.0, end=2.0, pid=9, code=1, status=3, result="exit-code")),
+    "ended.service": ("ExecStart=/bin/sh -c 'sleep 0.1; exit 1'", dict(
+        active="failed", start=1.0, end=2.0, pid=9, code=1, status=1, result="exit-code")),
+    "killed.service": ("ExecStart=/bin/sh -c 'sleep 0.1; kill -9 $$$$'", dict(
+        active="failed", start=1.0, end=2.0, pid=9, code=2, status=9, result="signal")),
+    "loops.service": ("Restart=on-failure\nRestartSec=60\nExecStart=/bin/sh -c 'sleep 0.1; exit 1'", dict(
+        active="activating", sub="auto-restart", restart="on-failure", start=1.0, end=2.0, pid=9, code=1, status=1,
+        result="exit-code")),
+    "runs.service": ("EnvironmentFile=-/etc/nothing\nEnvironment=A=b\nExecStart=/bin/sleep 60", dict(
+        start=1.0, pid=9, environment=("A=b",), files=("-/etc/nothing",))),
+    "idle.service": ("ExecStart=/bin/true", dict(active="inactive")),
+    "nope.service": (None, None),
+}
+IN_CONTAINER = """#!/bin/sh
+cd /out
+B="busctl --json=short"
+for i in $(seq 100); do $B call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.DBus.Peer Ping >/dev/null 2>&1 && break; sleep 0.05; done
+for u in once stays broken ended killed loops runs; do systemctl start --no-block $u.service; done
+sleep 1.5
+for u in once stays broken ended killed loops runs idle nope; do
+	for i in Unit Service; do
+		$B call org.freedesktop.systemd1 /org/freedesktop/systemd1/unit/${u}_2eservice org.freedesktop.DBus.Properties GetAll s org.freedesktop.systemd1.$i >$u.$i 2>$u.$i.error
+	done
+done
+M="org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager"
+$B call $M GetUnit s nope.service >errors 2>&1
+$B call $M GetUnit u 1 >>errors 2>&1
+$B call $M LoadUnit s nope.service >>errors 2>&1
+$B call $M Nothing >>errors 2>&1
+$B call $M GetUnitFileState s nope.service >>errors 2>&1
+$B get-property org.freedesktop.systemd1 /org/freedesktop/systemd1/unit/runs_2eservice org.freedesktop.systemd1.Unit Nothing >>errors 2>&1
+echo done >done
+"""
+CONTAINER = r"""
+set -e
+work=$1
+mkdir -p /run/systemd
+mount -t tmpfs tmpfs /run/systemd
+mkdir -p "$work/ov"
+mount -t tmpfs -o size=256m tmpfs "$work/ov"
+mkdir "$work/ov/u" "$work/ov/w" "$work/ov/m"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$work/ov/u,workdir=$work/ov/w" "$work/ov/m"
+m=$work/ov/m
+rm -f "$m"/etc/systemd/system/*.wants/*
+cp "$work"/units/* "$m/etc/systemd/system/"
+echo 0123456789abcdef0123456789abcdef >"$m/etc/machine-id"
+exec systemd-nspawn --quiet --register=no --keep-unit -D "$m" --private-network --bind="$work/out:/out" --resolv-conf=off \
+	--console=pipe --kill-signal=SIGRTMIN+3 --capability=all /lib/systemd/systemd --unit=units-test.target
+"""
+
+
+def real_units(work):
+    """Boots a systemd that is not ours and lets busctl look at REAL_UNITS; False where that does not work here."""
+    loader = importlib.machinery.SourceFileLoader("sandbox", os.path.join(REPOSITORY, "tests/sandbox.t"))
+    sandbox = types.ModuleType("sandbox")
+    sandbox.__file__ = loader.path
+    loader.exec_module(sandbox)
+    os.makedirs(work + "/units")
+    os.makedirs(work + "/out")
+    files = {n: "[Unit]\nDefaultDependencies=no\n[Service]\n%s\n" % text for n, (text, _) in REAL_UNITS.items() if text}
+    files["units-test.target"] = "[Unit]\nRequires=basic.target\nWants=units-test.service\nAllowIsolate=yes\n"
+    # Another unit names once and idle, as multi-user.target names nodeadm's: else systemd forgets them.
+    files["units-test.service"] = ("[Unit]\nAfter=basic.target once.service idle.service\nWants=dbus.socket\n[Service]\nType=oneshot\nExecStart=/bin/sh "
+                                   "/out/test.sh\nExecStopPost=/bin/systemctl poweroff --no-block\nTimeoutStartSec=40\n")
+    for n, text in files.items():
+        with open(work + "/units/" + n, "w") as f:
+            f.write(text)
+    with open(work + "/out/test.sh", "w") as f:
+        f.write(IN_CONTAINER)
+    groups = sandbox.own_groups()
+
+    def enter():
+        for d in groups:
+            with open(d + "/cgroup.procs", "w") as f:
+                f.write(str(os.getpid()))
+
+    try:
+        p = subprocess.run(["unshare", "-m", "--propagation", "private", "bash", "-c", CONTAINER, "bash", work],
+                           preexec_fn=enter, stdin=subprocess.DEVNULL, capture_output=True, timeout=90)
+    finally:
+        sandbox.remove_groups(groups)
+    return os.path.exists(work + "/out/done"), (p.stdout + p.stderr)[-400:]
+
+
+def test_host_units_real():
+    """systemd in a container, and ours, asked the same by the same busctl."""
+    if not shutil.which("systemd-nspawn"):
+        tap.skip("systemd", "systemd-nspawn is not installed")
+        return
+    with tempfile.TemporaryDirectory(prefix="nodewhy-units-") as work, World() as w:
+        worked, why_not = real_units(work)
+        if not worked:
+            tap.skip("systemd", "a container does not work here: %r" % why_not)
+            return
+        out = work + "/out/"
+        for name, (_, fields) in REAL_UNITS.items():
+            if fields is not None:
+                w.unit(name, **dict(dict(file_state="static", active="active"), **fields))
+            for interface in (units.UNIT, units.SERVICE):
+                short = interface.rsplit(".", 1)[1]
+                with open(out + "%s.%s" % (name.split(".")[0], short)) as f:
+                    text = f.read()
+                theirs = json.loads(text)["data"][0] if text else None
+                answer = bus(w, "call", units.NAME, units.PATH + "/unit/" + units.escape(name), dbusd.PROPERTIES, "GetAll",
+                             "s", interface)
+                ours = json.loads(answer)["data"][0]
+                same = {k: (ours[k], theirs[k]) for k in ours if k in theirs}
+                strange = [k for k in ours if k not in theirs or ours[k]["type"] != theirs[k]["type"]]
+                tap.equal(strange, [], "%s: %s has no property of another name or type" % (name, short))
+                told = ("LoadState", "ActiveState", "SubState", "UnitFileState", "Result", "Type", "RemainAfterExit",
+                        "Restart", "NRestarts", "ExecMainCode", "ExecMainStatus", "Environment", "EnvironmentFiles",
+                        "LoadError", "CanStart", "Transient", "Id", "Names")
+                wrong = {k: (o["data"], t["data"]) for k, (o, t) in same.items() if k in told and o["data"] != t["data"]}
+                times = {k: (bool(o["data"]), bool(t["data"])) for k, (o, t) in same.items()
+                         if (k.endswith(("Timestamp", "Monotonic")) or k in ("MainPID", "ExecMainPID"))
+                         and not k.startswith(("Condition", "Assert")) and bool(o["data"]) != bool(t["data"])}
+                tap.ok(not wrong, "%s: %s says the same" % (name, short), "ours, theirs: %r" % wrong)
+                tap.ok(not times, "%s: %s has the same times and processes" % (name, short), "ours, theirs: %r" % times)
+        with open(out + "errors") as f:
+            theirs = f.read().splitlines()
+        manager = units.NAME, units.PATH, units.MANAGER
+        w.unit("runs.service", active="active")
+        ours = [bus(w, *a).strip() for a in (
+            ("call", *manager, "GetUnit", "s", "nope.service"), ("call", *manager, "GetUnit", "u", "1"),
+            ("call", *manager, "LoadUnit", "s", "nope.service"), ("call", *manager, "Nothing"),
+            ("call", *manager, "GetUnitFileState", "s", "nope.service"),
+            ("get-property", units.NAME, units.PATH + "/unit/runs_2eservice", units.UNIT, "Nothing"))]
+        tap.equal([re.sub("^failed: ", "", x) for x in ours], theirs, "what fails, fails with the same words")
 
 
 def journalctl(w, *argv):
