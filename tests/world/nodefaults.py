@@ -185,6 +185,20 @@ class NodeFaults(host.Host):
             error='"command failed" err="failed to construct kubelet dependencies: unable to load client CA file '
             '/etc/kubernetes/pki/ca.crt: %s"' % why))
 
+    @fault
+    def unit_proxy(self, proxy="http://10.0.9.9:3128", no_proxy="localhost,127.0.0.1,169.254.169.254,.internal,172.20.0.0/16",
+                   names=("kubelet", "containerd", "nodeadm-config", "nodeadm-run")):
+        """These units have proxy variables by a drop-in, as user data sets them up. A password in proxy is a secret."""
+        environment, backs = ("HTTP_PROXY=" + proxy, "HTTPS_PROXY=" + proxy, "NO_PROXY=" + no_proxy), []
+        for n in names:
+            path = "etc/systemd/system/%s.service.d/environment.conf" % n
+            backs.append(self.tree.replace(path, "[Service]\n" + "".join('Environment="%s"\n' % e for e in environment)))
+            if self.systemd:
+                old = self.systemd.get(n + ".service")
+                backs.append(self.unit(old.name, environment=tuple(old.environment) + environment,
+                                       dropins=tuple(old.dropins) + ("/" + path,)))
+        return self._all(*backs)
+
     # ---- kubelet and what the API server tells it ----
 
     @fault

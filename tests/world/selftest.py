@@ -561,7 +561,8 @@ def test_host_units():
         tap.ok("unit/kubelet_2eservice" in private.stdout, "the direct socket answers dbus-send",
                private.stdout, private.stderr)
         heard = subprocess.Popen(["busctl", "--address=unix:path=%s/run/dbus/system_bus_socket" % w.root,
-                                  "monitor", "--json=short", units.NAME], stdout=subprocess.PIPE, text=True)
+                                  "monitor", "--json=short", units.NAME], stdout=subprocess.PIPE,
+                                 stderr=subprocess.DEVNULL, text=True)
         first = heard.stdout.readline
         try:
             # A monitor of busctl is no subscriber: systemd is silent until somebody subscribes.
@@ -1134,6 +1135,11 @@ def test_node_bootstrap():
 def test_node_kubelet():
     looping = unit_is("kubelet.service", "loaded", "activating", "auto-restart")
     breaks("kubelet_config_invalid", {"units": looping, "healthz": 7}, [("journal", "failed to load Kubelet config file")])
+    breaks("unit_proxy", {"files": lambda f: b"10.0.9.9" in f.get(
+        "etc/systemd/system/kubelet.service.d/environment.conf", b"")})
+    with World() as w:
+        w.unit_proxy("http://10.0.9.9:3128", "localhost")
+        tap.equal(unit_says(w, "kubelet.service", "Environment")[0][-1], "NO_PROXY=localhost", "unit_proxy(): Environment")
     breaks("kubelet_stopped", {"units": unit_is("kubelet.service", *DEAD), "healthz": 7}, [("journal", "Stopped kubelet")])
     unregistered = {"files": lacks(CONF, "run/aws-node/ipam.json"), "ipamd": 7}
     for name, text in (("kubelet_unauthorized", 'err="Unauthorized"'), ("kubelet_forbidden", "is not allowed to modify node"),
