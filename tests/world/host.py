@@ -2,11 +2,12 @@
 """The host's own services in a sound state: units, journal, kubelet, containerd, ipamd; and how they
 break. World is made of this."""
 
+import hashlib
 import json
 import time
 import uuid
 
-from . import journal, kubelet, units
+from . import cni, cri, journal, kubelet, units
 from .fault import fault
 
 # Seconds since boot at which a node of AL2023 is so far; a young World is through with all of it.
@@ -112,9 +113,11 @@ def zap(level, at, caller, text, **fields):
 class Host:
     """Part of World: what runs on the node itself."""
 
-    def _host_options(self, systemd, journal_):
-        self._with_systemd, self._with_journal = systemd, journal_
-        self.systemd = self.journal_file = self.kubelet = None
+    def _host_options(self, systemd, journal_, version):
+        self._with_systemd, self._with_journal, self.cni, self.cni_env = systemd, journal_, version, {}
+        self.systemd = self.journal_file = self.kubelet = self.cri = self.ipamd = None
+        self.logs = {}          # path -> cni.Log
+        self._booted = None, 0.0
 
     def _host_start(self):
         """After tree and servers."""
@@ -122,6 +125,17 @@ class Host:
         self.node.call(self.kubelet.open)
         self.tree.write("var/lib/kubelet/pki/kubelet-server-current.pem",
                         open(self.certs + "/server.pem").read(), 0o600)
+        self.cri = cri.Containerd(self)
+        self.cri.pods, self.cri.containers = cni.containers(self)
+        self.cri.images |= set(cni.images(self).values()) | {"public.ecr.aws/docker/library/busybox:1"}
+        self.cri.server.open()
+        self.ipamd = cni.Ipamd(self)
+        self.node.call(self.ipamd.open)
+        self.ipamd.save()
+        self._host_processes()
+        for c in self.cri.containers:
+            self._container_files(c)
+        self._ipamd_lines()
         if self._with_journal:
             self.journal_file = journal.Journal(self)
             self._boot_lines()
@@ -143,11 +157,125 @@ class Host:
         """Before somebody looks: what was said is in the journal."""
         if self.journal_file:
             self.journal_file.flush()
+        for log in self.logs.values():
+            log.flush()
 
     def _host_close(self):
-        for x in (self.systemd, self.journal_file):
+        for x in (self.systemd, self.journal_file, self.cri and self.cri.server, self.ipamd):
             if x:
                 x.close()
+
+    # ---- processes ----
+
+    def process(self, pid, comm, moment, args, env=(), ppid=1, group="/system.slice", state="S"):
+        """What /proc/PID shows; returns what makes it end."""
+        d = "proc/%d/" % pid
+        start = int(self.moment(moment) * 100)
+        self.tree.write(d + "comm", comm[:15] + "\n")
+        self.tree.write(d + "stat", "%d (%s) %s %d %d %d 0 -1 4194560 9000 0 0 0 120 80 0 0 20 0 12 0 %d 1300000000 "
+                        "15000 18446744073709551615 1 1 0 0 0 0 0 0 2143420159 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
+                        % (pid, comm[:15], state, ppid, pid, pid, start))
+        self.tree.write(d + "status", "Name:\t%s\nState:\t%s (sleeping)\nPid:\t%d\nPPid:\t%d\nUid:\t0\t0\t0\t0\n"
+                        % (comm[:15], state, pid, ppid))
+        self.tree.write(d + "cmdline", "".join(a + "\0" for a in args))
+        self.tree.write(d + "environ", "".join(e + "\0" for e in env), 0o400)
+        self.tree.write(d + "cgroup", "0::%s\n" % group)
+        return lambda: self.tree.remove(d)
+
+    def _process(self, name):
+        kubelet_env = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin", "NODEADM_KUBELET_ARGS=" + " ".join(
+            KUBELET_ARGS)
+        if name == "aws-k8s-agent":
+            c = next((c for c in self.cri.containers if c.name == "aws-node" and c.state == cri.RUNNING), None)
+            if c:
+                group = "/kubepods.slice/kubepods-burstable.slice/cri-containerd-%s.scope" % c.id
+                self.process(c.pid, "aws-vpc-cni", c.started, ["/app/aws-vpc-cni"], c.env, PIDS["containerd"], group)
+                self.process(PIDS["ipamd"], "aws-k8s-agent", c.started, ["./aws-k8s-agent"], c.env, c.pid, group)
+        elif name == "kubelet":
+            self.process(PIDS["kubelet"], "kubelet", "kubelet", ("/usr/bin/kubelet",) + KUBELET_ARGS, kubelet_env,
+                         group="/runtime.slice/kubelet.service")
+        elif name == "containerd":
+            self.process(PIDS["containerd"], "containerd", "containerd", ["/usr/bin/containerd"], kubelet_env[:1],
+                         group="/runtime.slice/containerd.service")
+
+    def _host_processes(self):
+        """Again after the node's age has changed: a start is told in ticks since boot."""
+        self.process(1, "systemd", 0.0, ["/usr/lib/systemd/systemd", "--switched-root", "--system"], ppid=0,
+                     group="/init.scope")
+        for name in ("containerd", "kubelet", "aws-k8s-agent"):
+            self._process(name)
+
+    # ---- containers, pods, ipamd ----
+
+    def _container_files(self, c):
+        """The log, and the bundle while it runs."""
+        if c.state == cri.RUNNING:
+            self.tree.write(cni.BUNDLES + c.id + "/config.json", json.dumps(cni.bundle(c)), 0o600)
+            self.tree.write(cni.BUNDLES + c.id + "/init.pid", str(c.pid))
+        if c.started is not None and c.name != "app":
+            self.log(cni.pod_log(c)).add(c.started, cni.cri_line("starting %s" % c.name))
+
+    def log(self, path):
+        """A log file of lines with a moment."""
+        return self.logs.setdefault(path, cni.Log(self, path))
+
+    def aws_node_env(self):
+        return cni.environment(self)
+
+    def limits(self):
+        """(ENIs, addresses an ENI) of the instance type."""
+        from .world import LIMITS
+        return LIMITS.get(self.instance_type, (3, 10))
+
+    def pod_of(self, link):
+        """The pod behind a host link; its name is in the link's."""
+        for p in self.cri.pods:
+            name = "%s.%s" % (p.namespace, p.name)
+            if link == "eni" + hashlib.sha1(name.encode()).hexdigest()[:11]:
+                return p
+        return None
+
+    def _host_pod(self, index):
+        """add_pod() has set one up: the runtime and ipamd know of it."""
+        p = cri.Pod("default", "pod-%d" % index, self.uptime())
+        self.cri.pods.append(p)
+        self.cri.containers.append(cri.Container(p, "app", "public.ecr.aws/docker/library/busybox:1",
+                                                 started=self.uptime()))
+        self.ipamd.save()
+
+    def _host_pod_gone(self, link):
+        p = self.pod_of(link)
+        if p:
+            self.cri.pods.remove(p)
+            self.cri.containers = [c for c in self.cri.containers if c.pod is not p]
+        self.ipamd.save()
+
+    def ipamd_log(self, level, text, ago=0.0, at=None, caller="ipamd/ipamd.go:986"):
+        """A line of ipamd.log."""
+        self.log(cni.LOGS + "ipamd.log").add(self.uptime() - ago if at is None else at,
+                                             cni.zap_line(level, caller, text))
+
+    def plugin_log(self, level, text, ago=0.0, at=None, caller="routed-eni-cni-plugin/cni.go:129"):
+        """A line of plugin.log, of the CNI plugin that containerd runs for each pod."""
+        self.log(cni.LOGS + "plugin.log").add(self.uptime() - ago if at is None else at,
+                                              cni.zap_line(level, caller, text))
+
+    def _ipamd_lines(self):
+        for at, level, caller, text in cni.start_lines(self):
+            self.ipamd_log(level, text, at=at, caller=caller)
+        pods = [(a, self.pod_of(link)) for e in self.enis for link, a in e.pods]
+        for i, (a, pod) in enumerate(pods):
+            self.ipamd_log("info", "Received AddNetwork for NS /var/run/netns/cni-%d, Sandbox %s, ifname eth0" % (
+                i, pod.id), at="ready", caller="ipamd/rpc_handler.go:82")
+            self.ipamd_log("info", "Send AddNetworkReply: IPv4Addr: %s, IPv6Addr: , DeviceNumber: 0, err: <nil>" % a,
+                           at="ready", caller="ipamd/rpc_handler.go:263")
+            self.plugin_log("info", "Received CNI add request: ContainerID(%s) Netns(/var/run/netns/cni-%d) IfName("
+                            "eth0) Args(K8S_POD_NAME=%s)" % (pod.id, i, pod.name), at="ready")
+        for ago in range(3600, 0, -300):
+            if self.uptime() - ago > self.moment("ready"):
+                self.ipamd_log("debug", "IP stats for Network Card 0 - total IPs: %d, assigned IPs: %d, cooldown IPs: "
+                               "0" % (sum(self.ipamd.pool(e)[1] for e in self.ipamd.managed()), len(pods)),
+                               ago=ago, caller="ipamd/ipamd.go:693")
 
     # ---- time ----
 
@@ -159,7 +287,13 @@ class Host:
 
     def wall(self, moment):
         """The same as seconds of the wall clock."""
-        return time.time() - self.uptime() + self.moment(moment)
+        return self._booted_at() + self.moment(moment)
+
+    def _booted_at(self):
+        """The same number as long as the node's age is not set anew: the clocks are read once."""
+        if self._booted[0] != (self.started_at, self._uptime):
+            self._booted = (self.started_at, self._uptime), time.time() - self.uptime()
+        return self._booted[1]
 
     def reboot(self, uptime=300.0):
         """The node has booted anew so many seconds ago: another boot id, its own lines, sound units."""

@@ -69,7 +69,7 @@ class Journal:
         todo = [x for x in todo if x[0] <= now]
         if not todo:
             return
-        boot = time.time() - now
+        boot = w.wall(0.0)
         data = []
         for at, _, _, fields in todo:
             # A journal is in order of arrival: what comes late bears the time at which it came.

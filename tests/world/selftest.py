@@ -3,10 +3,16 @@
 """Proves the world itself: each fault has, on plain sockets, the effect that its docstring promises."""
 
 import base64
+import calendar
+import contextlib
+import email
 import errno
+import hashlib
+import importlib.machinery
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import ssl
@@ -14,14 +20,17 @@ import stat
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import types
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from world import World, apiserver, control, dbusd, dnsd, faults, journal, net, tlsd, units  # noqa: E402
+from world import (World, apiserver, cni, control, cri, dbusd, dnsd, faults, grpcd, journal, net, tlsd,  # noqa: E402
+                   units)
 from world.daemon import parse_native  # noqa: E402
 from world.tap import Tap  # noqa: E402
-from world.world import IMDS4, IMDS6, LINK_DNS, STUB, VPC_DNS  # noqa: E402
+from world.world import IMDS4, IMDS6, LINK_DNS, REPOSITORY, STUB, VPC_DNS  # noqa: E402
 
 tap = Tap()
 tested = set()
@@ -634,7 +643,8 @@ def test_host_units():
         tap.ok("unit/kubelet_2eservice" in private.stdout, "the direct socket answers dbus-send",
                private.stdout, private.stderr)
         heard = subprocess.Popen(["busctl", "--address=unix:path=%s/run/dbus/system_bus_socket" % w.root,
-                                  "monitor", "--json=short", units.NAME], stdout=subprocess.PIPE, text=True)
+                                  "monitor", "--json=short", units.NAME], stdout=subprocess.PIPE,
+                                 stderr=subprocess.DEVNULL, text=True)
         first = heard.stdout.readline
         try:
             # A monitor of busctl is no subscriber: systemd is silent until somebody subscribes.
@@ -664,6 +674,143 @@ def test_host_units():
     with World(systemd=False) as w:
         tap.ok(not os.path.exists(w.root + "/run/dbus") and not os.path.exists(w.root + "/run/systemd/private"),
                "a world without systemd has no bus")
+
+
+# Units of a real systemd in a container, and what they come to; the fields that make ours so.
+REAL_UNITS = {
+    "once.service": ("Type=oneshot\nExecStart=/bin/true", dict(type="oneshot", active="inactive", start=1.0, end=2.0,
+                                                               pid=9, code=1)),
+    "stays.service": ("Type=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true", dict(
+        type="oneshot", remain=True, active="active", sub="exited", start=1.0, end=2.0, pid=9, code=1)),
+    "broken.service": ("Type=oneshot\nExecStart=/bin/sh -c 'exit 3'", dict(
+        type="oneshot", active="failed", start=1.0, end=2.0, pid=9, code=1, status=3, result="exit-code")),
+    "ended.service": ("ExecStart=/bin/sh -c 'sleep 0.1; exit 1'", dict(
+        active="failed", start=1.0, end=2.0, pid=9, code=1, status=1, result="exit-code")),
+    "killed.service": ("ExecStart=/bin/sh -c 'sleep 0.1; kill -9 $$$$'", dict(
+        active="failed", start=1.0, end=2.0, pid=9, code=2, status=9, result="signal")),
+    "loops.service": ("Restart=on-failure\nRestartSec=60\nExecStart=/bin/sh -c 'sleep 0.1; exit 1'", dict(
+        active="activating", sub="auto-restart", restart="on-failure", start=1.0, end=2.0, pid=9, code=1, status=1,
+        result="exit-code")),
+    "runs.service": ("EnvironmentFile=-/etc/nothing\nEnvironment=A=b\nExecStart=/bin/sleep 60", dict(
+        start=1.0, pid=9, environment=("A=b",), files=("-/etc/nothing",))),
+    "idle.service": ("ExecStart=/bin/true", dict(active="inactive")),
+    "nope.service": (None, None),
+}
+IN_CONTAINER = """#!/bin/sh
+cd /out
+B="busctl --json=short"
+for i in $(seq 100); do $B call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.DBus.Peer Ping >/dev/null 2>&1 && break; sleep 0.05; done
+for u in once stays broken ended killed loops runs; do systemctl start --no-block $u.service; done
+sleep 1.5
+for u in once stays broken ended killed loops runs idle nope; do
+	for i in Unit Service; do
+		$B call org.freedesktop.systemd1 /org/freedesktop/systemd1/unit/${u}_2eservice org.freedesktop.DBus.Properties GetAll s org.freedesktop.systemd1.$i >$u.$i 2>$u.$i.error
+	done
+done
+M="org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager"
+$B call $M GetUnit s nope.service >errors 2>&1
+$B call $M GetUnit u 1 >>errors 2>&1
+$B call $M LoadUnit s nope.service >>errors 2>&1
+$B call $M Nothing >>errors 2>&1
+$B call $M GetUnitFileState s nope.service >>errors 2>&1
+$B get-property org.freedesktop.systemd1 /org/freedesktop/systemd1/unit/runs_2eservice org.freedesktop.systemd1.Unit Nothing >>errors 2>&1
+echo done >done
+"""
+CONTAINER = r"""
+set -e
+work=$1
+mkdir -p /run/systemd
+mount -t tmpfs tmpfs /run/systemd
+mkdir -p "$work/ov"
+mount -t tmpfs -o size=256m tmpfs "$work/ov"
+mkdir "$work/ov/u" "$work/ov/w" "$work/ov/m"
+mount -t overlay overlay -o "lowerdir=/,upperdir=$work/ov/u,workdir=$work/ov/w" "$work/ov/m"
+m=$work/ov/m
+rm -f "$m"/etc/systemd/system/*.wants/*
+cp "$work"/units/* "$m/etc/systemd/system/"
+echo 0123456789abcdef0123456789abcdef >"$m/etc/machine-id"
+exec systemd-nspawn --quiet --register=no --keep-unit -D "$m" --private-network --bind="$work/out:/out" --resolv-conf=off \
+	--console=pipe --kill-signal=SIGRTMIN+3 --capability=all /lib/systemd/systemd --unit=units-test.target
+"""
+
+
+def real_units(work):
+    """Boots a systemd that is not ours and lets busctl look at REAL_UNITS; False where that does not work here."""
+    loader = importlib.machinery.SourceFileLoader("sandbox", os.path.join(REPOSITORY, "tests/sandbox.t"))
+    sandbox = types.ModuleType("sandbox")
+    sandbox.__file__ = loader.path
+    loader.exec_module(sandbox)
+    os.makedirs(work + "/units")
+    os.makedirs(work + "/out")
+    files = {n: "[Unit]\nDefaultDependencies=no\n[Service]\n%s\n" % text for n, (text, _) in REAL_UNITS.items() if text}
+    files["units-test.target"] = "[Unit]\nRequires=basic.target\nWants=units-test.service\nAllowIsolate=yes\n"
+    # Another unit names once and idle, as multi-user.target names nodeadm's: else systemd forgets them.
+    files["units-test.service"] = ("[Unit]\nAfter=basic.target once.service idle.service\nWants=dbus.socket\n[Service]\nType=oneshot\nExecStart=/bin/sh "
+                                   "/out/test.sh\nExecStopPost=/bin/systemctl poweroff --no-block\nTimeoutStartSec=40\n")
+    for n, text in files.items():
+        with open(work + "/units/" + n, "w") as f:
+            f.write(text)
+    with open(work + "/out/test.sh", "w") as f:
+        f.write(IN_CONTAINER)
+    groups = sandbox.own_groups()
+
+    def enter():
+        for d in groups:
+            with open(d + "/cgroup.procs", "w") as f:
+                f.write(str(os.getpid()))
+
+    try:
+        p = subprocess.run(["unshare", "-m", "--propagation", "private", "bash", "-c", CONTAINER, "bash", work],
+                           preexec_fn=enter, stdin=subprocess.DEVNULL, capture_output=True, timeout=90)
+    finally:
+        sandbox.remove_groups(groups)
+    return os.path.exists(work + "/out/done"), (p.stdout + p.stderr)[-400:]
+
+
+def test_host_units_real():
+    """systemd in a container, and ours, asked the same by the same busctl."""
+    if not shutil.which("systemd-nspawn"):
+        tap.skip("systemd", "systemd-nspawn is not installed")
+        return
+    with tempfile.TemporaryDirectory(prefix="nodewhy-units-") as work, World() as w:
+        worked, why_not = real_units(work)
+        if not worked:
+            tap.skip("systemd", "a container does not work here: %r" % why_not)
+            return
+        out = work + "/out/"
+        for name, (_, fields) in REAL_UNITS.items():
+            if fields is not None:
+                w.unit(name, **dict(dict(file_state="static", active="active"), **fields))
+            for interface in (units.UNIT, units.SERVICE):
+                short = interface.rsplit(".", 1)[1]
+                with open(out + "%s.%s" % (name.split(".")[0], short)) as f:
+                    text = f.read()
+                theirs = json.loads(text)["data"][0] if text else None
+                answer = bus(w, "call", units.NAME, units.PATH + "/unit/" + units.escape(name), dbusd.PROPERTIES, "GetAll",
+                             "s", interface)
+                ours = json.loads(answer)["data"][0]
+                same = {k: (ours[k], theirs[k]) for k in ours if k in theirs}
+                strange = [k for k in ours if k not in theirs or ours[k]["type"] != theirs[k]["type"]]
+                tap.equal(strange, [], "%s: %s has no property of another name or type" % (name, short))
+                told = ("LoadState", "ActiveState", "SubState", "UnitFileState", "Result", "Type", "RemainAfterExit",
+                        "Restart", "NRestarts", "ExecMainCode", "ExecMainStatus", "Environment", "EnvironmentFiles",
+                        "LoadError", "CanStart", "Transient", "Id", "Names")
+                wrong = {k: (o["data"], t["data"]) for k, (o, t) in same.items() if k in told and o["data"] != t["data"]}
+                times = {k: (bool(o["data"]), bool(t["data"])) for k, (o, t) in same.items()
+                         if (k.endswith(("Timestamp", "Monotonic")) or k in ("MainPID", "ExecMainPID"))
+                         and not k.startswith(("Condition", "Assert")) and bool(o["data"]) != bool(t["data"])}
+                tap.ok(not wrong, "%s: %s says the same" % (name, short), "ours, theirs: %r" % wrong)
+                tap.ok(not times, "%s: %s has the same times and processes" % (name, short), "ours, theirs: %r" % times)
+        with open(out + "errors") as f:
+            theirs = f.read().splitlines()
+        manager = units.NAME, units.PATH, units.MANAGER
+        w.unit("runs.service", active="active")
+        ours = [bus(w, *a).strip() for a in (
+            ("call", *manager, "GetUnit", "s", "nope.service"), ("call", *manager, "GetUnit", "u", "1"),
+            ("call", *manager, "LoadUnit", "s", "nope.service"), ("call", *manager, "Nothing"),
+            ("call", *manager, "GetUnitFileState", "s", "nope.service"),
+            ("get-property", units.NAME, units.PATH + "/unit/runs_2eservice", units.UNIT, "Nothing"))]
+        tap.equal([re.sub("^failed: ", "", x) for x in ours], theirs, "what fails, fails with the same words")
 
 
 def journalctl(w, *argv):
@@ -742,6 +889,423 @@ def test_host_kubelet():
         during(w, "kubelet_unhealthy", healthz, "internal server error: sync loop too slow 500")
         during(w, "serving_certificate_pending", both, ("ok 200", 35))
         during(w, "kubelet_crash_loop", both, (7, 7))
+
+
+def rpc(path, method, request=b"", timeout=1):
+    """(grpc-status, answer) by curl, whose HTTP/2 is nghttp2's; or how curl failed."""
+    for _ in range(50):
+        p = subprocess.run(["curl", "-sS", "-m", str(timeout), "--http2-prior-knowledge", "--unix-socket", path, "-H",
+                            "content-type: application/grpc", "-H", "te: trailers", "--data-binary", "@-", "-D",
+                            "/dev/stderr", "http://localhost" + method], capture_output=True,
+                           input=b"\0" + struct.pack(">I", len(request)) + request)
+        if p.returncode != 92:  # refused before the body had gone, by gRPC's Go server and by ours: curl's own race
+            break
+    m = re.search(rb"grpc-status: (\d+)", p.stderr)
+    return "curl %d" % p.returncode if p.returncode else (int(m.group(1)) if m else None, p.stdout[5:])
+
+
+RUNTIME, IMAGE = "/runtime.v1.RuntimeService/", "/runtime.v1.ImageService/"
+HEALTH = "/grpc.health.v1.Health/Check"
+
+
+def conditions(answer):
+    """{type: (status, reason)} of a StatusResponse."""
+    if not isinstance(answer, tuple) or answer[0]:
+        return answer
+    out = {}
+    for c in grpcd.pb_read(grpcd.pb_read(answer[1])[1][0]).get(1, ()):
+        f = grpcd.pb_read(c)
+        out[f[1][0].decode()] = bool(f.get(2, [0])[0]), f.get(3, [b""])[0].decode()
+    return out
+
+
+def containers(answer):
+    """{name: (state, attempt)} of a ListContainersResponse."""
+    if not isinstance(answer, tuple) or answer[0]:
+        return answer
+    out = {}
+    for c in grpcd.pb_read(answer[1]).get(1, ()):
+        f = grpcd.pb_read(c)
+        meta = grpcd.pb_read(f[3][0])
+        out[meta[1][0].decode()] = f.get(6, [0])[0], meta.get(2, [0])[0]
+    return out
+
+
+def test_host_containerd():
+    with World(pods=2) as w:
+        ask = lambda m, b=b"": rpc(w.cri.server.path, m, b)  # noqa: E731
+        version = grpcd.pb_read(ask(RUNTIME + "Version")[1])
+        tap.equal((version[2], version[3]), ([b"containerd"], [b"v2.2.4"]), "curl: Version over gRPC")
+        sound = {"RuntimeReady": (True, ""), "NetworkReady": (True, "")}
+        status = lambda: conditions(ask(RUNTIME + "Status"))  # noqa: E731
+        tap.equal(status(), sound, "curl: Status")
+        tap.equal(ask(RUNTIME + "Nothing")[0], 12, "an unknown method is Unimplemented")
+        tap.equal(ask("/runtime.v1alpha2.RuntimeService/Version")[0], 12, "v1alpha2 is gone in containerd 2")
+        image = lambda n: len(ask(IMAGE + "ImageStatus", grpcd.pb((1, grpcd.pb((1, n)))))[1])  # noqa: E731
+        tap.ok(image("localhost/kubernetes/pause") and not image("nope:1"), "ImageStatus: there, and absent")
+        have = containers(ask(RUNTIME + "ListContainers"))
+        tap.equal(have.get("aws-node"), (cri.RUNNING, 0), "ListContainers")
+        label = grpcd.pb((1, grpcd.pb((4, {"io.kubernetes.container.name": "aws-node"}))))
+        tap.equal(list(containers(ask(RUNTIME + "ListContainers", label))), ["aws-node"], "a label selects")
+        off = w.cni_absent()
+        tap.equal(status()["NetworkReady"], (False, "NetworkPluginNotReady"), "without a conflist the network is not ready")
+        off()
+        tap.equal(status(), sound, "and is again")
+        big = 70000 * "x"
+        data = grpcd.pb((1, grpcd.pb((1, big))))
+        tap.equal(ask(IMAGE + "ImageStatus", data), (0, b""), "a request of several frames")
+
+
+def test_host_containerd_real():
+    """The real containerd (of the distribution: 1.6) and ours, asked the same."""
+    program = shutil.which("containerd")
+    if not program:
+        tap.skip("containerd", "containerd is not installed")
+        return
+    with World(containerd="v2") as w:
+        d = w.dir + "/real"
+        os.makedirs(d + "/net.d")
+        with open(d + "/config.toml", "w") as f:
+            f.write('version = 2\nroot = "%s/lib"\nstate = "%s/run"\n[grpc]\naddress = "%s/sock"\n[plugins."io.containerd.'
+                    'grpc.v1.cri".cni]\nconf_dir = "%s/net.d"\nbin_dir = "%s/bin"\n' % (d, d, d, d, d))
+        with open(d + "/log", "wb") as log:
+            real = subprocess.Popen(w.node.argv([program, "-c", d + "/config.toml"]), stdout=log, stderr=log)
+        try:
+            end = time.monotonic() + 10
+            while not isinstance(rpc(d + "/sock", RUNTIME + "Version"), tuple) and time.monotonic() < end:
+                time.sleep(0.02)
+            both = lambda m, b=b"", look=lambda x: x: (  # noqa: E731
+                look(rpc(d + "/sock", m, b)), look(rpc(w.cri.server.path, m, b)))
+            name = lambda a: a and grpcd.pb_read(a[1])[2]  # noqa: E731
+            theirs, ours = both(RUNTIME + "Version", look=name)
+            tap.equal(ours, theirs, "Version: the same runtime")
+            theirs, ours = both("/runtime.v1alpha2.RuntimeService/Version", look=lambda a: a[0])
+            tap.equal(ours, theirs, "v1alpha2 is served alike")
+            off = w.cni_absent()
+            theirs, ours = both(RUNTIME + "Status", look=conditions)
+            tap.equal(ours, theirs, "Status without a conflist")
+            raw = [grpcd.pb_read(rpc(x, RUNTIME + "Status")[1])[1] for x in (d + "/sock", w.cri.server.path)]
+            tap.equal(raw[1], raw[0], "to the byte")
+            off()
+            shutil.copy(w.tree.at("etc/cni/net.d/10-aws.conflist"), d + "/net.d")
+            end = time.monotonic() + 5
+            while conditions(rpc(d + "/sock", RUNTIME + "Status"))["NetworkReady"][0] is False and time.monotonic() < end:
+                time.sleep(0.02)
+            theirs, ours = both(RUNTIME + "Status", look=conditions)
+            tap.equal(ours, theirs, "Status with a conflist")
+            absent = grpcd.pb((1, grpcd.pb((1, "nope:1"))))
+            theirs, ours = both(IMAGE + "ImageStatus", absent)
+            tap.equal(ours, theirs, "ImageStatus of an image that is not there")
+            for m in ("/runtime.v1.Nothing/Version", RUNTIME + "Nothing"):
+                theirs, ours = both(m)
+                tap.equal(ours, theirs, m + " fails alike")
+            theirs, ours = both(RUNTIME + "ContainerStatus", grpcd.pb((1, "0123456789")), lambda a: a[0])
+            tap.equal(ours, theirs, "ContainerStatus of no container fails alike")
+            theirs, ours = both(HEALTH)
+            tap.equal(ours, theirs, "grpc.health.v1")
+        finally:
+            real.terminate()
+            real.wait(10)
+
+
+def quietly(w, *argv):
+    """As World.run(), which writes the journal first."""
+    return subprocess.run(w.node.argv(list(argv)), text=True, capture_output=True)
+
+
+def introspection(w, path="/v1/enis"):
+    p = quietly(w, "curl", "-sS", "-m", "0.5", "--noproxy", "*", "http://127.0.0.1:61679" + path)
+    return json.loads(re.sub(r'"UnassignedTime":"2[^"]*"', '"UnassignedTime":"2"', p.stdout)) if p.returncode == 0 else p.returncode
+
+
+def test_host_ipamd():
+    with World(enis=2, pods=11) as w:
+        w._host_settle()
+        enis = introspection(w)["0"]
+        tap.equal((enis["TotalIPs"], enis["AssignedIPs"], sorted(enis["ENIs"])),
+                  (18, 11, sorted(e.eni_id for e in w.enis)), "introspection counts as the world does")
+        held = {a for e in enis["ENIs"].values() for c in e["AvailableIPv4Cidrs"].values() for a in c["IPAddresses"]}
+        book = json.loads(w.tree.read("var/run/aws-node/ipam.json"))
+        tap.equal((held, {a["ipv4"] for a in book["allocations"]}), ({a for e in w.enis for _, a in e.pods},) * 2,
+                  "introspection, checkpoint and the world agree on the pods' addresses")
+        names = {"eni" + hashlib.sha1(("%(k8sPodNamespace)s.%(k8sPodName)s" % a["metadata"]).encode()).hexdigest()[:11]
+                 for a in book["allocations"]}
+        links = set(re.findall(r"eni[0-9a-f]{11}", w.node.show("link")))
+        tap.equal(names, links, "and each has its host link's name")
+        unknown = introspection(w, "/nothing")
+        tap.ok("/v1/enis" in unknown["AvailableCommands"], "an unknown path lists what there is")
+        path = w.tree.at("var/run/aws-node/ipamd.sock")
+        tap.equal(rpc(path, HEALTH), (0, b"\x08\x01"), "grpc.health.v1: serving")
+        tap.equal(rpc(path, HEALTH, grpcd.pb((1, "grpc.health.v1.aws-node")))[0], 0, "by its own name too")
+        tap.equal(rpc(path, HEALTH, grpcd.pb((1, "nobody")))[0], 5, "and nobody else's")
+        comm = {w.tree.read("proc/%s/comm" % p).decode().strip(): p for p in os.listdir(w.tree.at("proc"))
+                if p.isdigit()}
+        env = w.tree.read("proc/%s/environ" % comm["aws-k8s-agent"]).decode().split("\0")
+        tap.ok("WARM_ENI_TARGET=1" in env, "its process and environment", comm)
+        start = int(w.tree.read("proc/%s/stat" % comm["aws-k8s-agent"]).decode().rsplit(")", 1)[1].split()[19])
+        tap.equal(start, 1800, "its start, in ticks since boot")
+        bundles = [json.load(open(os.path.join(d, "config.json"))) for d, _, f in os.walk(w.tree.at(cni.BUNDLES))
+                   if "config.json" in f]
+        one = [b for b in bundles if b["annotations"]["io.kubernetes.cri.container-name"] == "aws-node"]
+        tap.equal(sorted(one[0]["process"]["env"]), sorted(x for x in env if x), "the bundle has the same environment")
+        lines = [json.loads(x) for x in w.tree.read(cni.LOGS + "ipamd.log").decode().splitlines()]
+        tap.ok(lines[0]["msg"].startswith("Starting L-IPAMD v1.23.0") and [x["ts"] for x in lines] == sorted(
+            x["ts"] for x in lines), "ipamd.log begins with its start, in order")
+        w.ipamd_log("error", "said now")
+        w._host_settle()
+        tap.ok(b"said now" in w.tree.read(cni.LOGS + "ipamd.log").splitlines()[-1], "ipamd_log()")
+        w.remove_pod(*w.enis[0].pods[0])
+        link, address = w.add_pod()
+        tap.ok(address in {a["ipv4"] for a in json.loads(w.tree.read(cni.CHECKPOINT))["allocations"]}, "add_pod()")
+        w.remove_pod(link, address)
+        tap.equal(len(json.loads(w.tree.read(cni.CHECKPOINT))["allocations"]), 10, "remove_pod()")
+    with World(cni="v1.19.3", pods=1) as w:
+        tap.equal((introspection(w)["AssignedIPs"], here(w, connect, "127.0.0.1", 50051),
+                   w.tree.exists("run/aws-node/ipamd.sock")), (1, "connected", False), "VPC CNI 1.19: older shape, a port")
+    with World(prefix_mode=True, pods=20) as w:
+        first = next(iter(introspection(w)["0"]["ENIs"].values()))["AvailableIPv4Cidrs"]
+        tap.equal([(c["Cidr"]["Mask"], c["IsPrefix"]) for c in first.values()], [("////8A==", True)] * 2, "prefixes")
+    with World(ipv6=True, pods=2) as w:
+        tap.ok(all("ipv6" in a for a in json.loads(w.tree.read(cni.CHECKPOINT))["allocations"]), "IPv6")
+
+
+def test_imds_planned():
+    with World() as w:
+        def read(path):
+            a = here(w, get, "/latest/" + path)
+            return a[2].decode() if a[0] == 200 else a[0]
+        role = "meta-data/iam/security-credentials/"
+        creds = lambda: json.loads(read(role + w.role))  # noqa: E731
+        left = lambda: ends(creds()["Expiration"]) - time.time()  # noqa: E731
+        tap.equal((read(role), creds()["Code"], 4 < left() / 3600 < 6), (w.role, "Success", True), "sound credentials")
+        data = email.message_from_string(read("user-data"))
+        parts = [p.get_content_type() for p in data.walk()]
+        tap.equal(parts, ["multipart/mixed", "application/node.eks.aws", "text/x-shellscript"],
+                  "user data: Python's MIME parser finds a NodeConfig")
+        tap.ok("name: world" in data.get_payload(0).get_payload(), "of this cluster")
+        code = lambda: json.loads(read("meta-data/iam/info"))["Code"]  # noqa: E731
+        during(w, "no_profile", lambda: (read("meta-data/iam/info"), read(role)), (404, 404))
+        during(w, "invalid_profile", lambda: (code(), read(role)), ("InstanceProfileNotFound", 404))
+        during(w, "credentials_missing", lambda: (read(role), isinstance(read(role + w.role), int)), (w.role, True))
+        during(w, "credentials_refused", lambda: creds()["Code"], "AssumeRoleUnauthorizedAccess")
+        during(w, "expired_credentials", lambda: left() < 0, True)
+        during(w, "credentials_rotated", lambda: left() > 5.9 * 3600, True)
+        during(w, "role_replaced", lambda: (read(role), isinstance(read(role + w.role), int)), ("another-role", True))
+        planned = "meta-data/events/"
+        during(w, "spot_interruption", lambda: read("meta-data/spot/instance-action"),
+               lambda x: json.loads(x)["action"] == "terminate" and 100 < ends(json.loads(x)["time"]) - time.time() < 111)
+        during(w, "rebalance_recommended", lambda: read(planned + "recommendations/rebalance"),
+               lambda x: "noticeTime" in json.loads(x))
+        during(w, "maintenance_scheduled", lambda: len(json.loads(read(planned + "maintenance/scheduled"))), 1)
+        during(w, "termination_pending", lambda: read("meta-data/autoscaling/target-lifecycle-state"), "Terminated")
+
+
+def ends(text):
+    return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
+
+
+UNITS = ("kubelet.service", "containerd.service", "nodeadm-config.service", "nodeadm-run.service", "cloud-final.service",
+         "systemd-networkd.service", "nm-cloud-setup.service", "sandbox-image.service")
+
+
+def node_state(w):
+    """What software that is not ours sees of the node: busctl, curl, ip, and the files."""
+    listed = bus(w, "call", units.NAME, units.PATH, units.MANAGER, "ListUnitsByNames", "as", str(len(UNITS)), *UNITS)
+    p = quietly(w, "curl", "-sS", "-m", "0.3", "--noproxy", "*", "http://127.0.0.1:10248/healthz")
+    files = {}
+    for top in ("etc", "opt", "proc", "run", "usr", "sys", "var/lib", "var/log"):
+        for d, _, names in os.walk(w.tree.at(top)):
+            for n in names:
+                path = os.path.join(d, n)
+                if os.path.isfile(path) and "journal" not in path and not path.endswith(("uptime", ".log")):
+                    files[os.path.relpath(path, w.root)] = open(path, "rb").read()
+    unit = {u[0]: tuple(u[2:5]) for u in json.loads(listed)["data"][0]} if listed[:1] == "{" else {}
+    return {"units": unit, "healthz": p.stdout or p.returncode, "files": files,
+            "cri": conditions(rpc(w.cri.server.path, RUNTIME + "Status", timeout=0.3)),
+            "containers": containers(rpc(w.cri.server.path, RUNTIME + "ListContainers", timeout=0.3)),
+            "images": sorted(w.cri.images), "ipamd": introspection(w), "rules": w.node.show("rule"),
+            "routes": sorted(w.node.show("route", "show", "table", "all").splitlines()),
+            "links": [x for x in w.node.show("-o", "link").split() if x.count(":") == 5],
+            "forward": here(w, lambda: open("/proc/sys/net/ipv4/ip_forward").read().strip()),
+            "strict": here(w, lambda: open("/proc/sys/net/ipv4/conf/%s/rp_filter" % w.enis[0].name).read().strip()),
+            "user-data": status(here(w, get, "/latest/user-data"))}
+
+
+def said(w, where):
+    """What was said: by journalctl, or in a log of the CNI as JSON."""
+    if where == "journal":
+        return "\n".join(x["MESSAGE"] if isinstance(x["MESSAGE"], str) else bytes(x["MESSAGE"]).decode()
+                         for x in journalctl(w))
+    log = cni.LOGS + where
+    return "\n".join(json.loads(x)["msg"] for x in w.tree.read(log).decode().splitlines()) if w.tree.exists(log) else ""
+
+
+shared = {}     # options -> a World that faults come and go in, one after another
+
+
+def world_for(options, fresh):
+    if fresh:
+        return World(**options)
+    key = repr(sorted(options.items()))
+    if key not in shared:
+        shared[key] = World(**options).__enter__()
+        shared[key]._host_settle()
+    return contextlib.nullcontext(shared[key])
+
+
+def breaks(name, changes, says=(), world=None, args=(), kwargs=None, silent=()):
+    """The fault: changes is {part of node_state(): what it must be}; says is (where, text) pairs that are new; undo
+    brings all back. silent: pairs that must not be said; for these the World is a fresh one, whose boot nobody has
+    read yet."""
+    tested.add(name)
+    label = name + "()"
+    with world_for(world or {}, bool(silent)) as w:
+        before = node_state(w)
+        heard = {} if silent else {where: len(said(w, where)) for where, _ in says}
+        undo = getattr(w, name)(*args, **(kwargs or {}))
+        w._host_settle()
+        now = node_state(w)
+        for part, want in changes.items():
+            got = now[part]
+            good = want(got) if callable(want) else got == want
+            tap.ok(good and got != before[part], "%s: %s" % (label, part), "got %.600r" % (got,), "before %.300r" % (
+                before[part],))
+        for where, text in says:
+            got = said(w, where)[heard.get(where, 0):]
+            tap.ok(text in got, "%s says so in %s" % (label, where), got[-800:])
+        for where, text in silent:
+            tap.ok(text not in said(w, where), "%s: %r is not said" % (label, text))
+        undo()
+        after = node_state(w)
+        if changes:
+            wrong = {k: [x for x in set(after[k]) | set(before[k]) if after[k].get(x) != before[k].get(x)] if k == "files"
+                     else (after[k], before[k]) for k in before if after[k] != before[k]}
+            tap.ok(not wrong, label + " heals", "%.900r" % wrong)
+
+
+def lacks(*names):
+    return lambda files: not any(n in files for n in names)
+
+
+def unit_is(name, *state):
+    return lambda u: u[name] == state
+
+
+CONF = "etc/cni/net.d/10-aws.conflist"
+CA = "etc/kubernetes/pki/ca.crt"
+DEAD, FAILED = ("loaded", "inactive", "dead"), ("loaded", "failed", "failed")
+
+
+def test_node_bootstrap():
+    never = lacks(CONF, "var/lib/kubelet/kubeconfig", "etc/containerd/config.toml", "run/aws-node/ipam.json")
+    for name, error in (("nodeadm_failed", "Apiserver endpoint is missing"), ("nodeadm_throttled", "RequestLimitExceeded"),
+                        ("user_data_without_config", "could not find NodeConfig"),
+                        ("user_data_bootstrap_sh", "bootstrap.sh has been removed")):
+        breaks(name, {"units": lambda u: (u["nodeadm-config.service"], u["nodeadm-run.service"], u["kubelet.service"]) == (
+                          FAILED, DEAD, DEAD) and (u["cloud-final.service"] == FAILED) == (name == "user_data_bootstrap_sh"),
+                      "healthz": 7, "cri": "curl 7", "ipamd": 7, "files": never},
+               [("journal", error), ("journal", "nodeadm-config.service: Failed with result 'exit-code'")],
+               silent=[("journal", "Successfully registered"), ("journal", "Started kubelet"), ("journal", "Started nodeadm")])
+    breaks("nodeadm_failed", {"units": lambda u: (u["nodeadm-config.service"], u["nodeadm-run.service"]) == (DEAD, FAILED),
+                              "healthz": 7, "ipamd": 7}, [("journal", "it broke")], args=("it broke", "nodeadm-run.service"))
+    breaks("user_data", {"user-data": 404}, args=(None,))
+    for missing in (False, True):
+        breaks("cluster_ca_empty", {"files": lambda f: f.get(CA) == (None if missing else b""), "healthz": 7},
+               [("journal", "unable to load client CA file")], kwargs={"missing": missing})
+
+
+def test_node_kubelet():
+    looping = unit_is("kubelet.service", "loaded", "activating", "auto-restart")
+    breaks("kubelet_config_invalid", {"units": looping, "healthz": 7}, [("journal", "failed to load Kubelet config file")])
+    breaks("unit_proxy", {"files": lambda f: b"10.0.9.9" in f.get(
+        "etc/systemd/system/kubelet.service.d/environment.conf", b"")})
+    with World() as w:
+        w.unit_proxy("http://10.0.9.9:3128", "localhost")
+        tap.equal(unit_says(w, "kubelet.service", "Environment")[0][-1], "NO_PROXY=localhost", "unit_proxy(): Environment")
+    breaks("kubelet_stopped", {"units": unit_is("kubelet.service", *DEAD), "healthz": 7}, [("journal", "Stopped kubelet")])
+    unregistered = {"files": lacks(CONF, "run/aws-node/ipam.json"), "ipamd": 7}
+    for name, text in (("kubelet_unauthorized", 'err="Unauthorized"'), ("kubelet_forbidden", "is not allowed to modify node"),
+                       ("kubelet_nameless", 'User \\"system:node:\\"'),
+                       ("kubelet_exec_plugin_fails", "executable aws failed with exit code 255")):
+        breaks(name, unregistered, [("journal", text)], silent=[("journal", "Successfully registered")])
+    breaks("kubelet_api_timeout", {}, [("journal", "i/o timeout")])
+    breaks("pleg_unhealthy", {"cri": "curl 28", "files": lambda f: b" D " in f.get("proc/3301/stat", b"")},
+           [("journal", "last seen active 3m1.4s ago")])
+
+
+def test_node_runtime():
+    breaks("containerd_down", {"units": unit_is("containerd.service", *FAILED), "cri": "curl 7"},
+           [("journal", "failed to load TOML"), ("journal", "connection refused")])
+    breaks("containerd_hung", {"cri": "curl 28"}, [("journal", "DeadlineExceeded")])
+    breaks("cri_unimplemented", {"cri": lambda c: c == (12, b"")}, [("journal", "failed to load plugin io.containerd.grpc")])
+    breaks("network_not_ready", {"cri": lambda c: c["NetworkReady"] == (False, "NetworkPluginNotReady")})
+    breaks("pause_image_missing", {"files": lambda f: b"eks/pause:3.5" in f["etc/containerd/config.toml"]},
+           [("journal", "failed to get sandbox image")])
+    for status_, text in ((401, "no basic auth credentials"), (403, "403 Forbidden")):
+        breaks("image_pull_denied", {}, [("journal", text)], args=(status_,))
+    breaks("sandbox_image_unit_failed", {"units": lambda u: (u["sandbox-image.service"], u["kubelet.service"]) == (
+        FAILED, DEAD), "images": lambda i: cri.PAUSE not in i}, [("journal", "Dependency failed for Kubernetes Kubelet")],
+        world={"al2": True, "containerd": "v2"})
+
+
+def test_node_aws_node():
+    loop = {"containers": lambda c: c["aws-node"][0] == cri.EXITED and c["aws-node"][1] >= 3, "ipamd": 7,
+            "files": lacks(CONF, "proc/2410/comm")}
+    breaks("aws_node_absent", {"containers": lambda c: "aws-node" not in c, "files": lacks(CONF), "ipamd": 7},
+           [("journal", "cni plugin not initialized")])
+    breaks("ipamd_down", {"ipamd": 7, "files": lambda f: CONF in f and "proc/2410/comm" not in f})
+    breaks("ipamd_silent", {"ipamd": 28})
+    breaks("aws_node_crash_loop", loop, [("journal", "back-off 2m40s")])
+    breaks("aws_node_probe_killed", loop, [("journal", "failed liveness probe")])
+    breaks("nodeagent_crash_loop", {"containers": lambda c: c["aws-eks-nodeagent"] == (cri.EXITED, 6)
+                                    and c["aws-node"] == (cri.RUNNING, 0)}, [("network-policy-agent.log", "bpffs")])
+    breaks("ipamd_unauthorized", loop, [("ipamd.log", "ec2:DescribeSubnets"), ("ipamd.log", "UnauthorizedOperation")],
+           args=("DescribeSubnets",))
+    breaks("ipamd_api_server_unreachable", {"ipamd": 7, "files": lacks(CONF)}, [("ipamd.log", "Unable to reach API Server")])
+    breaks("eniconfig_missing", loop, [("ipamd.log", "No ENIConfig could be found")],
+           world={"custom_networking": True, "enis": 2})
+    breaks("ipamd_unknown_type", loop, [("ipamd.log", "unknown instance type")])
+    breaks("cni_setting", {"files": lambda f: b"\0WARM_IP_TARGET=2\0" in f["proc/2410/environ"]},
+           args=("WARM_IP_TARGET", "2"))
+
+
+def test_node_addresses():
+    refused = [("plugin.log", "Failed to assign an IP address to container")]
+    full = {"enis": 3, "pods": 27}
+    for name, text, world in (
+            ("subnet_exhausted", "InsufficientFreeAddressesInSubnet", {"enis": 1, "pods": 9}),
+            ("subnet_fragmented", "InsufficientCidrBlocks", {"prefix_mode": True, "pods": 32}),
+            ("eni_limit_reached", "max ENI limit is already reached", full),
+            ("eni_quota_reached", "NetworkInterfaceLimitExceeded", {"pods": 9}),
+            ("eni_attach_failed", "AttachmentLimitExceeded", {"pods": 9})):
+        breaks(name, {}, refused + [("ipamd.log", text)], world=world)
+    breaks("address_cooldown", {"ipamd": lambda x: sum(len(c["IPAddresses"]) for e in x["0"]["ENIs"].values() for c in
+                                                       e["AvailableIPv4Cidrs"].values()) == 9}, refused, {"pods": 5})
+    breaks("trunk_missing", {"files": lambda f: b"ENABLE_POD_ENI=true" in f["proc/2410/environ"]},
+           [("ipamd.log", "No slot available for a trunk ENI")])
+    breaks("prefix_unsupported", {"files": lambda f: b"PREFIX_DELEGATION=true" in f["proc/2410/environ"]},
+           [("ipamd.log", "not supported on non-nitro")])
+    breaks("allocations_lost", {"files": lambda f: len(json.loads(f["run/aws-node/ipam.json"])["allocations"]) == 2},
+           [("ipamd.log", "uses unknown IP Address")], {"pods": 4})
+
+
+def test_node_network():
+    two = {"enis": 2, "pods": 11}
+    breaks("rules_flushed", {"rules": lambda r: "512:" not in r and "1536:" not in r and "32765:" in r}, world=two)
+    breaks("pod_routes_flushed", {"routes": lambda r: not any(re.match(r"^10\.0\.32\.\d+ dev eni", x) for x in r)}, world=two)
+    breaks("networkd_took_eni", {"routes": lambda r: any(x.startswith("default via 10.0.1.1 dev ens6 proto dhcp") for x in r),
+                                 "rules": lambda r: "512:" not in r}, [("journal", "ens6: DHCPv4 address")], world=two)
+    breaks("nm_cloud_setup", {"rules": lambda r: "lookup 30400" in r, "units": unit_is("nm-cloud-setup.service", *DEAD)})
+    breaks("two_default_routes", {"routes": lambda r: sum(x.startswith("default") and "metric 512" in x for x in r) == 2},
+           world=two)
+    breaks("ip_forward_off", {"forward": "0"})
+    breaks("rp_filter_strict", {"strict": "1"})
+    breaks("selinux_enforcing", {"files": lambda f: f.get("sys/fs/selinux/enforce") == b"1"}, [("journal", "avc:  denied")])
+    tested.add("mac_policy_persistent")
+    with World(pods=2) as w:
+        before = node_state(w)["links"]
+        w.mac_policy_persistent()
+        tap.ok(node_state(w)["links"] != before and "02:aa:bb:cc:00:01" in node_state(w)["links"], "mac_policy_persistent()")
 
 
 STAND_IN = r"""#!/usr/bin/env python3
@@ -824,6 +1388,9 @@ def main():
         if name.startswith("test_") and (len(sys.argv) < 2 or sys.argv[1] in name):
             print("# " + name)
             test()
+            for w in shared.values():
+                w.close()
+            shared.clear()
     if len(sys.argv) < 2:
         tap.equal(sorted(set(faults()) - tested), [], "every fault was proved")
         tap.equal([t.name for t in threading.enumerate() if "Timer" in t.name], [], "no timer is left")

@@ -230,7 +230,14 @@ class Tree:
             "evictionHard": {"memory.available": "100Mi", "nodefs.available": "10%",
                              "nodefs.inodesFree": "5%"},
             "maxPods": w.max_pods, "providerID": "aws:///%s/%s" % (w.az, w.instance_id),
-            "readOnlyPort": 0, "serverTLSBootstrap": True,
+            "readOnlyPort": 0, "serverTLSBootstrap": True, "authentication": {
+                "anonymous": {"enabled": False}, "webhook": {"enabled": True, "cacheTTL": "2m0s"},
+                "x509": {"clientCAFile": "/etc/kubernetes/pki/ca.crt"}},
+            "authorization": {"mode": "Webhook"}, "cgroupRoot": "/", "featureGates": {
+                "RotateKubeletServerCertificate": True},
+            "kubeReserved": {"cpu": "70m", "ephemeral-storage": "1Gi", "memory": "%dMi" % (11 * w.max_pods + 255)},
+            "kubeReservedCgroup": "/runtime", "systemReservedCgroup": "/system", "serializeImagePulls": False,
+            "protectKernelDefaults": True, "shutdownGracePeriod": "2m30s", "shutdownGracePeriodCriticalPods": "30s",
         }
         if w.stub:
             kubelet["resolvConf"] = "/run/systemd/resolve/resolv.conf"
@@ -245,6 +252,14 @@ class Tree:
                 if e.name:
                     self.write("etc/eks/nodeadm/udev-net-manager/%s/%s" % (w.instance_id, e.name),
                                "io.systemd.Network" if e.primary else "cni")
+            p = w.enis[0]
+            self.write("run/systemd/network/70-eks-%s.network" % p.name, "[Match]\nPermanentMACAddress=%s\n\n[Network]\n"
+                       "DHCP=yes\n\n[DHCPv4]\nRouteMetric=512\nUseGateway=yes\n" % p.mac)
+            self.write("run/nodeadm/init", "")
+            self.write("etc/eks/image-credential-provider/config.json", json.dumps({
+                "apiVersion": "kubelet.config.k8s.io/v1", "kind": "CredentialProviderConfig", "providers": [{
+                    "name": "ecr-credential-provider", "matchImages": ["*.dkr.ecr.*.amazonaws.com"],
+                    "defaultCacheDuration": "12h", "apiVersion": "credentialprovider.kubelet.k8s.io/v1"}]}, indent=4))
         self.write("etc/eks/kubelet/environment",
                    'NODEADM_KUBELET_ARGS="--hostname-override=%s --node-ip=%s"\n' %
                    (w.private_dns, w.enis[0].ipv4))

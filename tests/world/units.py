@@ -128,7 +128,7 @@ class Unit:
             LoadState=self.load, ActiveState=self.active, SubState=sub, FreezerState="running",
             FragmentPath="/etc/systemd/system/" + self.name if self.load == "loaded" else "",
             UnitFileState=self.file_state if self.load != "not-found" else "",
-            UnitFilePreset="disabled" if self.load == "loaded" else "", CanStart=True, CanStop=True,
+            UnitFilePreset="disabled" if self.load == "loaded" else "", CanStart=self.load == "loaded", CanStop=self.load == "loaded",
             ConditionResult=bool(start), AssertResult=bool(start), DropInPaths=list(self.dropins),
             After=list(self.after), Requires=list(self.requires),
             InvocationID=list(os.urandom(16)) if start else [])
@@ -137,7 +137,7 @@ class Unit:
         if self.load == "not-found":
             u["LoadError"] = NO_UNIT, "Unit %s not found." % self.name
         s = dict(
-            Type=self.type, Restart=self.restart, RestartUSec=5000000 if self.restart != "no" else
+            Type=self.type if self.load != "not-found" else "", Restart=self.restart, RestartUSec=5000000 if self.restart != "no" else
             100000, RemainAfterExit=self.remain, GuessMainPID=True, Result=self.result,
             CleanResult="success", NRestarts=self.restarts, NotifyAccess="none",
             MainPID=self.pid if sub in ("running", "start", "reload") else 0, ExecMainPID=self.pid,
@@ -177,7 +177,7 @@ class Systemd:
         return 0 if moment is None else int(self.world.moment(moment) * 1e6)
 
     def realtime(self, mono):
-        return 0 if not mono else int((time.time() - self.world.uptime()) * 1e6) + mono
+        return 0 if not mono else int(self.world.wall(0.0) * 1e6) + mono
 
     # ---- life ----
 
@@ -382,7 +382,7 @@ class Systemd:
         if interface not in o:
             raise Failure(DBUS + ".Error.UnknownInterface", "Unknown interface %s." % interface)
         if name not in PROPERTIES_OF[interface]:
-            raise Failure(DBUS + ".Error.UnknownProperty", "Unknown property or interface.")
+            raise Failure(DBUS + ".Error.UnknownProperty", "Unknown interface %s or property %s." % (interface, name))
         return self._variant(interface, name, o[interface])
 
     def do_GetAll(self, m, interface):

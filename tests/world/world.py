@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 
-from . import control, dnsd, host, imds, net, serve, tlsd, tree
+from . import control, dnsd, imds, metadata, net, nodefaults, serve, tlsd, tree
 from .fault import fault
 
 IMDS4, IMDS6 = "169.254.169.254", "fd00:ec2::254"
@@ -99,14 +99,15 @@ def pod_link(index):
     return "eni" + hashlib.sha1(b"default.pod-%d" % index).hexdigest()[:11]
 
 
-class World(control.ControlPlane, host.Host):
+class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata):
     def __init__(self, instance_type="m5.large", enis=1, pods=0, prefix_mode=False,
                  custom_networking=False, ipv6=False, eth_names=False, public=False, stub=None,
                  nameservers=None, uptime=6 * 3600.0, region="us-west-2", hop_limit=2,
                  imds_v6=False, max_pods=None, containerd="v3", al2=False, cards=1, efa_only=(),
-                 systemd=True, journal=True):
+                 systemd=True, journal=True, cni="v1.23.0"):
         """stub: None, "alive" or "dead": resolv.conf names 127.0.0.53. cards: one more ENI on each
-        card from 1 on, those in efa_only without a netdev. ipv6: an IPv6 cluster. systemd, journal: whether the node has them."""
+        card from 1 on, those in efa_only without a netdev. ipv6: an IPv6 cluster. systemd, journal:
+        whether the node has them. cni: the version of the VPC CNI."""
         self.instance_type, self.region, self.az = instance_type, region, region + "a"
         self.partition, self.domain = "aws", "amazonaws.com"
         if region.startswith("cn-"):
@@ -143,7 +144,7 @@ class World(control.ControlPlane, host.Host):
         self.node = self.aws = self.servers = None
         self.daemons, self.n_daemons = [], 0
         self._table = itertools.count()
-        self._host_options(systemd, journal)
+        self._host_options(systemd, journal, cni)
 
     def _make_enis(self, n, cards, efa_only, pods):
         enis = []
@@ -370,16 +371,6 @@ class World(control.ControlPlane, host.Host):
             m + "security-groups": "world-node", m + "reservation-id": "r-0fedcba9876543210",
             m + "events/maintenance/scheduled": "[]", m + "events/maintenance/history": "[]",
             m + "system": "nitro",
-            m + "iam/info": lambda: json.dumps({
-                "Code": "Success", "LastUpdated": self._time(-1200),
-                "InstanceProfileArn": "arn:%s:iam::%s:instance-profile/world" % (self.partition,
-                                                                                self.account),
-                "InstanceProfileId": "AIPAEXAMPLEEXAMPLE123"}, indent=2),
-            m + "iam/security-credentials/" + self.role: lambda: json.dumps({
-                "Code": "Success", "LastUpdated": self._time(-1200), "Type": "AWS-HMAC",
-                "AccessKeyId": "ASIAEXAMPLEEXAMPLE12", "SecretAccessKey": "s3cr3tAccessKeyOfTheWorld",
-                "Token": "s3cr3tSessionTokenOfTheWorld", "Expiration": self._time(5 * 3600)},
-                indent=2),
             "dynamic/instance-identity/document": lambda: json.dumps({
                 "accountId": self.account, "architecture": "x86_64",
                 "availabilityZone": self.az, "billingProducts": None,
@@ -388,8 +379,8 @@ class World(control.ControlPlane, host.Host):
                 "instanceType": self.instance_type, "kernelId": None,
                 "pendingTime": self._time(-self._uptime - 12), "privateIp": p.ipv4,
                 "ramdiskId": None, "region": self.region, "version": "2017-09-30"}, indent=2),
-            "user-data": "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"//\"\n",
         }
+        t.update(self._planned_metadata())
         if p.ipv6:
             t[m + "ipv6"] = p.ipv6
         for e in self.enis:
@@ -447,6 +438,7 @@ class World(control.ControlPlane, host.Host):
         """The node's age from now on; it goes on growing."""
         self._uptime, self.started_at = seconds, time.monotonic()
         self.tree.uptime(seconds)
+        self._host_processes()
 
     # ---- running programs in the node ----
 
@@ -1044,8 +1036,9 @@ class World(control.ControlPlane, host.Host):
                       % (link, self.n_pods, self.aws.name), "link set %s up" % link,
                       "route add %s/32 dev %s scope link" % (address, link),
                       "rule add from all to %s/32 lookup main prio 512" % address])
-        self.n_pods += 1
         e.pods.append((link, address))
+        self._host_pod(self.n_pods)
+        self.n_pods += 1
         return link, address
 
     def remove_pod(self, link, address):
@@ -1053,6 +1046,7 @@ class World(control.ControlPlane, host.Host):
                       "link del %s" % link])
         for e in self.enis:
             e.pods = [p for p in e.pods if p[0] != link]
+        self._host_pod_gone(link)
 
 
 def faults():
