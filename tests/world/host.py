@@ -314,6 +314,8 @@ class Host:
     def unit(self, name, ago=0.0, **fields):
         """A unit is as the fields say (those of units.Unit), since ago seconds. What a state implies
         follows: a failed one has no main process, its Result is exit-code and its status 1."""
+        if not self.systemd:
+            return None
         old = self.systemd.units.get(name)
         self.systemd.put(self._unit(old or self.systemd.get(name), ago, fields))
 
