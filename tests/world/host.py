@@ -121,6 +121,7 @@ class Host:
 
     def _host_start(self):
         """After tree and servers."""
+        self._launched()
         self.kubelet = kubelet.Kubelet(self)
         self.node.call(self.kubelet.open)
         self.tree.write("var/lib/kubelet/pki/kubelet-server-current.pem",
@@ -131,6 +132,7 @@ class Host:
         self.cri.server.open()
         self.ipamd = cni.Ipamd(self)
         self.node.call(self.ipamd.open)
+        self.node.call(self.ipamd.open_agent)
         self.ipamd.save()
         self._host_processes()
         for c in self.cri.containers:
