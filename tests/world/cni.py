@@ -52,8 +52,6 @@ class Ipamd:
     """serving: the gRPC health, introspection and metrics answer. cni: "v1.23.0" and later have ipamd.sock, earlier
     ones port 50051; from 1.20 on introspection is by network card."""
 
-    PORTS = (("127.0.0.1", 61679), ("0.0.0.0", 61678), ("0.0.0.0", 8163))
-
     def __init__(self, world):
         self.world, self.servers = world, world.servers
         self.version = version(world.cni)
@@ -62,7 +60,7 @@ class Ipamd:
         self.cooling = set()        # addresses that are neither free nor in use
         self.requests = []
         self.grpc = grpcd.Server(world.tree.at("run/aws-node/ipamd.sock"), grpcd.health(lambda: self.health))
-        self._sockets = []
+        self._sockets, self._agent = [], []
 
     # ---- sockets ----
 
@@ -70,16 +68,22 @@ class Ipamd:
         """In the node's namespace."""
         if self._sockets:
             return
-        for (address, port), handler in zip(self.PORTS, (self.introspect, self.metrics, self.policy)):
-            self._listen(address, port, handler)
+        self._listen("127.0.0.1", 61679, self.introspect)
+        self._listen("0.0.0.0", 61678, self.metrics)
         if self.version >= (1, 23):
             self.grpc.open()
         else:
             self._listen("127.0.0.1", 50051, lambda conn: grpcd.Connection(self.grpc, conn).serve())
 
-    def _listen(self, address, port, handler):
+    def open_agent(self):
+        """The network policy agent's own: the other container of the pod."""
+        if not self._agent:
+            self._listen("0.0.0.0", 8163, self.policy, self._agent)
+            self._listen("0.0.0.0", 8162, self.policy, self._agent)
+
+    def _listen(self, address, port, handler, sockets=None):
         s = serve.listen_tcp(address, port)
-        self._sockets.append(s)
+        (self._sockets if sockets is None else sockets).append(s)
         self.servers.add(s, handler)
 
     def close(self):
@@ -87,6 +91,11 @@ class Ipamd:
             self.servers.remove(s)
         self._sockets = []
         self.grpc.close()
+
+    def close_agent(self):
+        for s in self._agent:
+            self.servers.remove(s)
+        self._agent = []
 
     def introspect(self, conn):
         for method, path, _ in kubelet.requests(conn):

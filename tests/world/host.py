@@ -121,6 +121,7 @@ class Host:
 
     def _host_start(self):
         """After tree and servers."""
+        self._launched()
         self.kubelet = kubelet.Kubelet(self)
         self.node.call(self.kubelet.open)
         self.tree.write("var/lib/kubelet/pki/kubelet-server-current.pem",
@@ -131,6 +132,7 @@ class Host:
         self.cri.server.open()
         self.ipamd = cni.Ipamd(self)
         self.node.call(self.ipamd.open)
+        self.node.call(self.ipamd.open_agent)
         self.ipamd.save()
         self._host_processes()
         for c in self.cri.containers:
@@ -314,6 +316,8 @@ class Host:
     def unit(self, name, ago=0.0, **fields):
         """A unit is as the fields say (those of units.Unit), since ago seconds. What a state implies
         follows: a failed one has no main process, its Result is exit-code and its status 1."""
+        if not self.systemd:
+            return None
         old = self.systemd.units.get(name)
         self.systemd.put(self._unit(old or self.systemd.get(name), ago, fields))
 

@@ -42,6 +42,7 @@ class NodeFaults(host.Host):
                          and p.namespace == "default"]
         self.cri.containers = [c for c in old[1] if c.pod in self.cri.pods]
         self.ipamd.close()
+        self.ipamd.close_agent()
         kept = [self.tree.take(d) for d in ("proc/%d" % cni_pid for cni_pid in (2380, 2410)) if self.tree.exists(d)]
         bundles = [self.tree.take(cni.BUNDLES + c.id) for c in old[1]
                    if c.name in ("aws-node", "aws-eks-nodeagent") and self.tree.exists(cni.BUNDLES + c.id)]
@@ -58,6 +59,7 @@ class NodeFaults(host.Host):
             for b in kept + bundles + logs:
                 b()
             self.node.call(self.ipamd.open)
+            self.node.call(self.ipamd.open_agent)
 
         return back
 
@@ -107,8 +109,8 @@ class NodeFaults(host.Host):
     # ---- bootstrap ----
 
     @fault
-    def nodeadm_failed(self, error="failed to validate node config: Apiserver endpoint is missing in cluster configuration",
-                       unit="nodeadm-config.service", at=None):
+    def nodeadm_failed(self, error="failed to get instance details: context deadline exceeded",
+                       unit="nodeadm-config.service"):
         """A nodeadm unit ended with status 1 and this error: kubelet was never started."""
         config = unit == "nodeadm-config.service"
         backs = [self._never_registered()]
@@ -154,6 +156,13 @@ class NodeFaults(host.Host):
     def user_data(self, text):
         """User data is this text (None: 404)."""
         return self.leaf("user-data", text)
+
+    @fault
+    def node_config_incomplete(self, key="apiServerEndpoint", error="Apiserver endpoint is missing in cluster configuration"):
+        """The NodeConfig of the user data lacks a key of its cluster: nodeadm refuses it."""
+        lines = self._user_data().splitlines(True)
+        text = "".join(x for x in lines if not x.strip().startswith(key + ":"))
+        return self._all(self.user_data(text), self.nodeadm_failed("failed to validate node config: " + error))
 
     @fault
     def user_data_without_config(self):
@@ -457,7 +466,8 @@ class NodeFaults(host.Host):
         self.log(cni.LOGS + "network-policy-agent.log").add(self.uptime() - 20, cni.zap_line(
             "error", "controller/main.go:151", "unable to create controller ebpf client: failed to mount bpffs: no such "
             "device"))
-        return self.aws_node_crash_loop(restarts, 1, name="aws-eks-nodeagent", conflist=True)
+        self.ipamd.close_agent()
+        return self._all(lambda: self.node.call(self.ipamd.open_agent), self.aws_node_crash_loop(restarts, 1, name="aws-eks-nodeagent", conflist=True))
 
     @fault
     def ipamd_unauthorized(self, api="DescribeNetworkInterfaces", principal=None):

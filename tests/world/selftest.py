@@ -1123,7 +1123,7 @@ def node_state(w):
     return {"units": unit, "healthz": p.stdout or p.returncode, "files": files,
             "cri": conditions(rpc(w.cri.server.path, RUNTIME + "Status", timeout=0.3)),
             "containers": containers(rpc(w.cri.server.path, RUNTIME + "ListContainers", timeout=0.3)),
-            "images": sorted(w.cri.images), "ipamd": introspection(w), "rules": w.node.show("rule"),
+            "images": sorted(w.cri.images), "agent": here(w, connect, "127.0.0.1", 8163), "ipamd": introspection(w), "rules": w.node.show("rule"),
             "routes": sorted(w.node.show("route", "show", "table", "all").splitlines()),
             "links": [x for x in w.node.show("-o", "link").split() if x.count(":") == 5],
             "forward": here(w, lambda: open("/proc/sys/net/ipv4/ip_forward").read().strip()),
@@ -1198,7 +1198,8 @@ DEAD, FAILED = ("loaded", "inactive", "dead"), ("loaded", "failed", "failed")
 
 def test_node_bootstrap():
     never = lacks(CONF, "var/lib/kubelet/kubeconfig", "etc/containerd/config.toml", "run/aws-node/ipam.json")
-    for name, error in (("nodeadm_failed", "Apiserver endpoint is missing"), ("nodeadm_throttled", "RequestLimitExceeded"),
+    for name, error in (("nodeadm_failed", "context deadline exceeded"),
+                        ("node_config_incomplete", "Apiserver endpoint is missing"), ("nodeadm_throttled", "RequestLimitExceeded"),
                         ("user_data_without_config", "could not find NodeConfig"),
                         ("user_data_bootstrap_sh", "bootstrap.sh has been removed")):
         breaks(name, {"units": lambda u: (u["nodeadm-config.service"], u["nodeadm-run.service"], u["kubelet.service"]) == (
@@ -1258,7 +1259,7 @@ def test_node_aws_node():
     breaks("aws_node_crash_loop", loop, [("journal", "back-off 2m40s")])
     breaks("aws_node_probe_killed", loop, [("journal", "failed liveness probe")])
     breaks("nodeagent_crash_loop", {"containers": lambda c: c["aws-eks-nodeagent"] == (cri.EXITED, 6)
-                                    and c["aws-node"] == (cri.RUNNING, 0)}, [("network-policy-agent.log", "bpffs")])
+                                    and c["aws-node"] == (cri.RUNNING, 0), "agent": "ECONNREFUSED"}, [("network-policy-agent.log", "bpffs")])
     breaks("ipamd_unauthorized", loop, [("ipamd.log", "ec2:DescribeSubnets"), ("ipamd.log", "UnauthorizedOperation")],
            args=("DescribeSubnets",))
     breaks("ipamd_api_server_unreachable", {"ipamd": 7, "files": lacks(CONF)}, [("ipamd.log", "Unable to reach API Server")])
