@@ -40,7 +40,8 @@ static void warn(const struct parser *p, const char *format, ...)
 
 void config_init(struct config *c)
 {
-	*c = (struct config){.console = true};
+	*c = (struct config){.console = true,
+	                     .subnet_watch = {.low_percent = 20, .low_addresses = 256}};
 	for (size_t i = 0; i < ELEMENTS(c->probes); i++)
 		c->probes[i].enabled = true;
 }
@@ -98,24 +99,50 @@ static void set_seconds(const struct parser *p, const char *key, const char *val
 		warn(p, "%s=%s is not a number of seconds, ignored", key, value);
 }
 
+static void set_yes(const struct parser *p, const char *key, const char *value, bool *ret)
+{
+	if (parse_bool(value, ret) < 0)
+		warn(p, "%s=%s is neither yes nor no, ignored", key, value);
+}
+
+static void set_count(const struct parser *p, const char *key, const char *value, uint64_t max,
+                      int64_t *ret)
+{
+	uint64_t n;
+
+	if (text_to_uint(value, 0, max, &n) < 0)
+		warn(p, "%s=%s is not a number of 0 to %llu, ignored", key, value,
+		     (unsigned long long) max);
+	else
+		*ret = (int64_t) n;
+}
+
+static void set_textfile_dir(const struct parser *p, const char *value)
+{
+	struct config *c = p->config;
+
+	if (*value && (value[0] != '/' || strlen(value) >= sizeof(c->textfile_dir)))
+		warn(p, "TextfileDir=%s is not an absolute path, ignored", value);
+	else
+		(void) text_format(c->textfile_dir, sizeof(c->textfile_dir), "%s", value);
+}
+
 static void set_main(const struct parser *p, const char *key, const char *value)
 {
 	struct config *c = p->config;
 
-	if (strcasecmp(key, "Console") == 0) {
-		if (parse_bool(value, &c->console) < 0)
-			warn(p, "Console=%s is neither yes nor no, ignored", value);
-		return;
-	}
-	if (strcasecmp(key, "TextfileDir") != 0) {
+	if (strcasecmp(key, "Console") == 0)
+		set_yes(p, key, value, &c->console);
+	else if (strcasecmp(key, "TextfileDir") == 0)
+		set_textfile_dir(p, value);
+	else if (strcasecmp(key, "SubnetWatch") == 0)
+		set_yes(p, key, value, &c->subnet_watch.on);
+	else if (strcasecmp(key, "SubnetLowPercent") == 0)
+		set_count(p, key, value, 100, &c->subnet_watch.low_percent);
+	else if (strcasecmp(key, "SubnetLowAddresses") == 0)
+		set_count(p, key, value, 65536, &c->subnet_watch.low_addresses);
+	else
 		warn(p, "unknown key %s= in [Nodewhy], ignored", key);
-		return;
-	}
-	if (*value && (value[0] != '/' || strlen(value) >= sizeof(c->textfile_dir))) {
-		warn(p, "TextfileDir=%s is not an absolute path, ignored", value);
-		return;
-	}
-	(void) text_format(c->textfile_dir, sizeof(c->textfile_dir), "%s", value);
 }
 
 static void set_probe(const struct parser *p, const char *key, const char *value)

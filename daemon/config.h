@@ -3,7 +3,7 @@
 /* nodewhy.conf(5): optional, ini as systemd's own. What is wrong in it is a warning with file and
  * line, never a refusal to start. */
 
-#include "util.h"
+#include "ec2-query.h"
 
 enum { CONFIG_PROBES_MAX = 32, CONFIG_PATH_MAX = 256 };
 
@@ -14,8 +14,9 @@ struct probe_config {
 
 struct config {
 	struct probe_config probes[CONFIG_PROBES_MAX]; /* by index of probes[] */
-	bool console;                                  /* Console=; yes */
-	char textfile_dir[CONFIG_PATH_MAX];            /* TextfileDir=; "": none */
+	struct subnet_watch subnet_watch;
+	bool console;                       /* Console=; yes */
+	char textfile_dir[CONFIG_PATH_MAX]; /* TextfileDir=; "": none */
 };
 
 /* One line a problem: "FILE:LINE: what". */

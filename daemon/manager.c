@@ -416,7 +416,7 @@ static void ask(struct manager *m, usec_t now)
 		s->asked = c;
 		s->asked_at = now;
 		s->woken = true;
-		s->schedule.due = now;
+		s->schedule.due = schedule_ask(&s->schedule, s->probe, m->context.mode, now);
 	}
 }
 
@@ -869,6 +869,7 @@ static int set_up(struct manager *m, const struct manager_options *o, char *ret_
 		return r;
 	}
 	m->context.files = m->files;
+	m->context.subnet_watch = o->config->subnet_watch;
 	r = select_probes(m, o->only, ret_error, error_size);
 	if (r < 0)
 		return r;

@@ -4,6 +4,7 @@
 
 #include "aws.h"
 #include "dns.h"
+#include "ec2-query.h"
 #include "netlink.h"
 
 enum { ENIS_MAX = 64, CARDS_MAX = 32 }; /* p5.48xlarge: 64 ENIs over 32 cards (network-cards.tsv) */
@@ -121,6 +122,7 @@ struct node {
 		registered;  /* what the API server says of our Node object, or kubelet's log */
 	enum tristate ready; /* its Ready condition */
 	struct cni_settings cni;
+	struct type_limits asked_limits; /* of a type that no table knows, by EC2 itself; "" */
 	struct ipamd_view ipamd;
 	bool kubeconfig_present;
 	bool has_pods; /* the kubelet was given pods: it had registered; looked at while CNI is not

@@ -94,6 +94,8 @@ run_realtime(const struct run *r); /* wall clock: to hold against dates, never f
 /* What the node's init was started with differs from ours: from CLOCK_MONOTONIC of the host (units,
  * journal) to CLOCK_BOOTTIME. A suspended node shifts them: then the moment is too early. */
 usec_t run_from_monotonic(const struct run *r, usec_t monotonic);
+/* SubnetWatch= and what counts as low there. */
+const struct subnet_watch *run_subnet_watch(const struct run *r);
 /* Notes what the Date header of this reply says of our clock; a reply without one says nothing. */
 void run_witness(struct run *r, enum witness w, const struct http_reply *reply);
 /* Small facts that outlive the daemon and the boot, of this very machine: the value, or NULL when

@@ -281,6 +281,11 @@ usec_t run_from_monotonic(const struct run *r, usec_t monotonic)
 	return run_context_boottime(r->context, monotonic);
 }
 
+const struct subnet_watch *run_subnet_watch(const struct run *r)
+{
+	return &r->context->subnet_watch;
+}
+
 void run_witness(struct run *r, enum witness w, const struct http_reply *reply)
 {
 	uint64_t theirs;

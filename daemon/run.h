@@ -18,6 +18,7 @@ struct run_context {
 	int netlink_error;
 	struct bus *bus;
 	struct journal *journal;
+	struct subnet_watch subnet_watch;
 	struct json_t *remembered; /* an object of strings */
 	bool remember;             /* it has changed since it was saved */
 	struct node node;

@@ -87,3 +87,13 @@ bool schedule_may_ask(enum schedule_mode mode, usec_t ask_every, usec_t asked_at
 {
 	return !asked_at || (mode == SCHEDULE_DAEMON && now - asked_at >= ask_every);
 }
+
+usec_t schedule_ask(const struct schedule_slot *s, const struct probe *p, enum schedule_mode mode,
+                    usec_t now)
+{
+	usec_t within = p->ask_every / 6;
+
+	if (mode == SCHEDULE_CHECK || !p->spread || within == 0)
+		return now;
+	return now + s->phase % within;
+}

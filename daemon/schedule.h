@@ -39,3 +39,7 @@ usec_t schedule_next(const struct schedule_slot *s, enum schedule_mode mode, enu
 /* Whether a finding may ask for a look out of turn: asked_at is when one last did, 0: never. A
  * check asks once; the daemon keeps ask_every, which is the budget of looks that cost too much. */
 bool schedule_may_ask(enum schedule_mode mode, usec_t ask_every, usec_t asked_at, usec_t now);
+/* When a look that was asked for is due: at once, but where thousands may be asked by the same
+ * event, at this machine's own moment within a sixth of ask_every. */
+usec_t schedule_ask(const struct schedule_slot *s, const struct probe *p, enum schedule_mode mode,
+                    usec_t now);

@@ -149,6 +149,23 @@ static void observe_known(struct run *r, const struct limits *l, unsigned bad_ro
 	                   l->prefixes ? limits_max_pods(l, true, false) : pods);
 }
 
+/* A type newer than the tables: what the subnet probe was told of it. */
+static bool limits_by_ec2(struct run *r, struct limits *ret)
+{
+	const struct type_limits *l = &run_node(r)->asked_limits;
+
+	if (!l->instance_type[0] || strcmp(l->instance_type, run_node(r)->instance_type) != 0)
+		return false;
+	*ret = (struct limits){.max_enis = l->max_enis,
+	                       .ipv4_per_eni = l->ipv4_per_eni,
+	                       .network_cards = l->network_cards,
+	                       .enis_all_cards = l->enis_all_cards,
+	                       .prefixes = l->prefixes,
+	                       .source = "EC2"};
+	ret->max_pods = limits_max_pods(ret, false, false);
+	return true;
+}
+
 static int start(struct run *r)
 {
 	const char *type = run_node(r)->instance_type;
@@ -166,6 +183,8 @@ static int start(struct run *r)
 		return 0;
 	}
 	e = limits_lookup(type, &l, &bad_rows);
+	if (e == -ENOENT && limits_by_ec2(r, &l))
+		e = 0;
 	if (e < 0 && e != -ENOENT)
 		return e;
 	learn(r, e == 0 ? &l : NULL);

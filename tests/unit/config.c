@@ -58,6 +58,13 @@ int main(void)
 	ok(warnings == 1 && strcmp(c.textfile_dir, "/var/lib/node_exporter") == 0);
 	parse("[Nodewhy]\nTextfileDir=\n");
 	ok(warnings == 0 && c.textfile_dir[0] == 0); /* empty resets, as systemd's own */
+	ok(!c.subnet_watch.on && c.subnet_watch.low_percent == 20 &&
+	   c.subnet_watch.low_addresses == 256);
+	parse("[Nodewhy]\nSubnetWatch=yes\nSubnetLowPercent=10\nSubnetLowAddresses=64\n");
+	ok(warnings == 0 && c.subnet_watch.on && c.subnet_watch.low_percent == 10 &&
+	   c.subnet_watch.low_addresses == 64);
+	parse("[Nodewhy]\nSubnetWatch=perhaps\nSubnetLowPercent=101\nSubnetLowAddresses=-1\n");
+	ok(warnings == 3 && c.subnet_watch.on && c.subnet_watch.low_percent == 10);
 	parse("[Probe "
 	      "dns]\nIntervalSec=0\nIntervalSec=-1\nIntervalSec=1e9\nIntervalSec="
 	      "999999999999999999999\n"
