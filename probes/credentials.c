@@ -273,22 +273,6 @@ static void on_credentials(struct run *r, const struct imds_reply *reply, uintpt
 		on_set(r, &said);
 }
 
-/* IAM's names of roles are safe in a path and on a terminal. */
-static bool take_role(char *dst, size_t size, const char *body, size_t len)
-{
-	static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-				   "0123456789_+=,.@-";
-	size_t n = 0;
-
-	while (n < len && body[n] && strchr(good, body[n]))
-		n++;
-	if (n == 0 || n >= size || (n < len && body[n] != '\n' && body[n] != '\r'))
-		return false;
-	memcpy(dst, body, n);
-	dst[n] = 0;
-	return true;
-}
-
 static void without_role(struct run *r)
 {
 	const struct state *s = run_state(r);
@@ -312,7 +296,7 @@ static void on_roles(struct run *r, const struct imds_reply *reply, uintptr_t ta
 		without_role(r);
 		return;
 	}
-	if (!take_role(s->role, sizeof(s->role), reply->http.body, reply->http.body_len)) {
+	if (role_parse(reply->http.body, reply->http.body_len, s->role, sizeof(s->role)) < 0) {
 		end_unknown(r, OUTCOME_UNKNOWN,
 		            "cannot tell: what metadata lists for roles is no role's name");
 		return;
