@@ -168,49 +168,6 @@ int aws_endpoint_url(const char *url, char ret_scheme[8], char *ret_host, size_t
 	return 0;
 }
 
-/* The words of a YAML or JSON text: enough to find an argument and the one after it, whichever way
- * the list is written. */
-struct words_of {
-	const char *p, *end;
-};
-
-static const char separators[] = " \t\r\n,[]{}\"'";
-
-static bool is_separator(char c)
-{
-	return c == 0 || strchr(separators, c);
-}
-
-static bool next_word(struct words_of *w, const char **ret, size_t *ret_len)
-{
-	for (;;) {
-		const char *start;
-
-		while (w->p < w->end && is_separator(*w->p))
-			w->p++;
-		if (w->p == w->end)
-			return false;
-		start = w->p;
-		if (*start == '#') {
-			while (w->p < w->end && *w->p != '\n')
-				w->p++;
-			continue;
-		}
-		while (w->p < w->end && !is_separator(*w->p))
-			w->p++;
-		if (w->p - start == 1 && *start == '-') /* a list item's dash */
-			continue;
-		*ret = start;
-		*ret_len = (size_t) (w->p - start);
-		return true;
-	}
-}
-
-static bool word_is(const char *word, size_t len, const char *s)
-{
-	return strlen(s) == len && memcmp(word, s, len) == 0;
-}
-
 static int copy_word(char *ret, size_t size, const char *word, size_t len)
 {
 	if (len == 0 || len >= size)
@@ -218,69 +175,6 @@ static int copy_word(char *ret, size_t size, const char *word, size_t len)
 	memcpy(ret, word, len);
 	ret[len] = 0;
 	return 0;
-}
-
-/* "--flag VALUE" or "--flag=VALUE": the first one. */
-static int argument(const char *text, size_t text_len, const char *flag, char *ret, size_t size)
-{
-	struct words_of w = {text, text + text_len};
-	size_t len, n = strlen(flag);
-	const char *word;
-
-	while (next_word(&w, &word, &len)) {
-		if (word_is(word, len, flag))
-			return next_word(&w, &word, &len) ? copy_word(ret, size, word, len)
-			                                  : -ENOENT;
-		if (len > n && memcmp(word, flag, n) == 0 && word[n] == '=')
-			return copy_word(ret, size, word + n + 1, len - n - 1);
-	}
-	return -ENOENT;
-}
-
-/* X.yl4.R.eks.amazonaws.com, or X.gr7.eks-cluster.R.api.aws for clusters with dual-stack names. */
-static int region_from_host(char *host, char ret[static AWS_REGION_MAX])
-{
-	char *before = NULL, *label;
-
-	while ((label = strsep(&host, "."))) {
-		const char *found = NULL;
-
-		if (before && strcmp(label, "eks") == 0)
-			found = before;
-		else if (before && strcmp(before, "eks-cluster") == 0)
-			found = label;
-		if (found && aws_is_region(found))
-			return copy_word(ret, AWS_REGION_MAX, found, strlen(found));
-		before = label;
-	}
-	return -ENOENT;
-}
-
-static int region_from_server(const char *text, size_t text_len, char ret[static AWS_REGION_MAX])
-{
-	struct words_of w = {text, text + text_len};
-	const char *word;
-	size_t len;
-
-	while (next_word(&w, &word, &len)) {
-		char url[512], scheme[8], host[256];
-		uint16_t port;
-
-		if (copy_word(url, sizeof(url), word, len) == 0 &&
-		    aws_endpoint_url(url, scheme, host, sizeof(host), &port) == 0 &&
-		    region_from_host(host, ret) == 0)
-			return 0;
-	}
-	return -ENOENT;
-}
-
-int region_from_kubeconfig(const char *text, size_t len, char ret[static AWS_REGION_MAX])
-{
-	char region[AWS_REGION_MAX];
-
-	if (argument(text, len, "--region", region, sizeof(region)) == 0 && aws_is_region(region))
-		return copy_word(ret, AWS_REGION_MAX, region, strlen(region));
-	return region_from_server(text, len, ret);
 }
 
 int region_from_search(const char *search, char ret[static AWS_REGION_MAX])
@@ -304,19 +198,7 @@ int region_from_search(const char *search, char ret[static AWS_REGION_MAX])
 	return aws_is_region(name) ? copy_word(ret, AWS_REGION_MAX, name, strlen(name)) : -ENOENT;
 }
 
-/* A cluster's name is at most 100 of letters, digits, '-' and '_'. */
-static bool is_cluster(const char *s)
+bool aws_is_cluster(const char *s)
 {
-	return strlen(s) <= 100 && is_host(s, strlen(s), false) && !strchr(s, '.');
-}
-
-int cluster_from_kubeconfig(const char *text, size_t len, char *ret, size_t size)
-{
-	static const char *const flags[] = {"--cluster-name", "--cluster-id", "-i"};
-	char name[128];
-
-	for (size_t i = 0; i < ELEMENTS(flags); i++)
-		if (argument(text, len, flags[i], name, sizeof(name)) == 0 && is_cluster(name))
-			return copy_word(ret, size, name, strlen(name));
-	return -ENOENT;
+	return strlen(s) <= 100 && is_host(s, strlen(s), false) && !strchr(s, '.') && s[0] != '-';
 }

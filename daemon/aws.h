@@ -49,10 +49,8 @@ int aws_host(enum service s, const struct aws_name_options *o, char *ret, size_t
 int aws_endpoint_url(const char *url, char ret_scheme[8], char *ret_host, size_t host_size,
                      uint16_t *ret_port);
 
-/* Where a region can be read when metadata is silent. Each returns 0 and a region, or -ENOENT.
- * kubeconfig: the exec arguments "--region R", else the server name X.yl4.R.eks.amazonaws.com.
- * search domain: "R.compute.internal"; "ec2.internal" is us-east-1. */
-int region_from_kubeconfig(const char *text, size_t len, char ret[static AWS_REGION_MAX]);
+/* Where a region can be read when metadata is silent: a search domain "R.compute.internal";
+ * "ec2.internal" is us-east-1. 0 and a region, or -ENOENT. */
 int region_from_search(const char *search, char ret[static AWS_REGION_MAX]);
-/* "--cluster-name X" / "-i X" of the exec arguments. */
-int cluster_from_kubeconfig(const char *text, size_t len, char *ret, size_t size);
+/* Shaped like a cluster's name: at most 100 letters, digits, '-' and '_', no '-' first. */
+bool aws_is_cluster(const char *s);

@@ -10,7 +10,7 @@
 
 #include "probe.h"
 
-enum { METADATA_BODY_MAX = 65536, KUBECONFIG_MAX = 262144, RESOLV_CONF_MAX = 65536 };
+enum { METADATA_BODY_MAX = 65536, RESOLV_CONF_MAX = 65536 };
 
 static const usec_t slow = USEC_PER_SEC;
 /* Of the kernel's tables while no message says that they changed. */
@@ -235,7 +235,7 @@ static bool is_hybrid(struct run *r)
 	size_t len;
 
 	for (size_t i = 0; i < ELEMENTS(paths); i++)
-		if (run_read(r, paths[i], KUBECONFIG_MAX, &text, &len) == 0 &&
+		if (run_read(r, paths[i], KUBECONFIG_FILE_MAX, &text, &len) == 0 &&
 		    memmem(text, len, "eks-hybrid:///", strlen("eks-hybrid:///")))
 			return true;
 	return false;
@@ -261,25 +261,27 @@ static void decide_ec2(struct run *r)
 
 static void learn_kubeconfig(struct run *r)
 {
-	static const char *const paths[] = {"/var/lib/kubelet/kubeconfig",
-	                                    "/etc/kubernetes/kubelet/kubeconfig"};
 	struct node *n = run_learn(r);
+	struct kubeconfig k;
+	char error[64];
 	const char *text;
-	size_t len;
+	size_t len, i = 0;
 
-	for (size_t i = 0; i < ELEMENTS(paths); i++) {
-		if (run_read(r, paths[i], KUBECONFIG_MAX, &text, &len) < 0)
-			continue;
-		n->kubeconfig_present = true;
-		if (!n->cluster[0])
-			(void) cluster_from_kubeconfig(text, len, n->cluster, sizeof(n->cluster));
-		if (n->region_source == REGION_UNKNOWN || n->region_source == REGION_STATE ||
-		    n->region_source == REGION_RESOLV)
-			if (region_from_kubeconfig(text, len, n->region) == 0)
-				n->region_source = REGION_KUBECONFIG;
+	while (kubeconfig_paths[i] &&
+	       run_read(r, kubeconfig_paths[i], KUBECONFIG_FILE_MAX, &text, &len) < 0)
+		i++;
+	n->kubeconfig_present = kubeconfig_paths[i] != NULL;
+	if (!n->kubeconfig_present || kubeconfig_parse(text, len, &k, error, sizeof(error)) < 0)
 		return;
+	if (!n->cluster[0] && aws_is_cluster(k.cluster))
+		set(n->cluster, sizeof(n->cluster), k.cluster, true);
+	if (k.region[0] &&
+	    (n->region_source == REGION_UNKNOWN || n->region_source == REGION_STATE ||
+	     n->region_source == REGION_RESOLV)) {
+		set(n->region, sizeof(n->region), k.region, true);
+		n->region_source = REGION_KUBECONFIG;
 	}
-	n->kubeconfig_present = false;
+	kubeconfig_done(&k);
 }
 
 static void fall_back(struct run *r)

@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
 
-#include "aws.h"
+#include "kubeconfig.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Whatever is found must be shaped like a region: the text is not ours. */
+static bool clean(const char *s)
+{
+	return text_is_clean(s, strlen(s));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	char region[AWS_REGION_MAX], cluster[104], host[64], scheme[8], line[300];
-	uint16_t port;
+	struct kubeconfig k = {0};
+	char error[96] = "";
 
-	if (region_from_kubeconfig((const char *) data, size, region) == 0)
-		assert(aws_partition_of(region));
-	if (cluster_from_kubeconfig((const char *) data, size, cluster, sizeof(cluster)) == 0)
-		assert(cluster[0] && text_is_clean(cluster, strlen(cluster)));
-	if (size >= sizeof(line))
+	if (kubeconfig_parse((const char *) data, size, &k, error, sizeof(error)) < 0) {
+		assert(error[0] && clean(error) && !k.ca_pem);
 		return 0;
-	memcpy(line, data, size);
-	line[size] = 0;
-	if (region_from_search(line, region) == 0)
-		assert(aws_is_region(region));
-	if (aws_endpoint_url(line, scheme, host, sizeof(host), &port) == 0)
-		assert(host[0] && port != 0);
+	}
+	assert(clean(k.server) && clean(k.ca_path) && clean(k.command) && clean(k.cluster) &&
+	       clean(k.role) && clean(k.host));
+	assert(!k.region[0] || aws_partition_of(k.region));
+	assert(!k.ca_pem || k.ca_len <= KUBECONFIG_CA_MAX);
+	assert(!k.host[0] || k.port);
+	kubeconfig_done(&k);
 	return 0;
 }

@@ -113,45 +113,14 @@ static void urls(void)
 		ok(aws_endpoint_url(bad[i], s, h, sizeof(h), &p) == -EINVAL);
 }
 
-static bool region_is(const char *text, const char *want)
+static void clusters(void)
 {
-	char region[AWS_REGION_MAX];
+	static const char *const bad[] = {"",   "--enable-docker-bridge", "a.b", "a b", "$(x)",
+	                                  "a\n"};
 
-	return region_from_kubeconfig(text, strlen(text), region) == 0 && strcmp(region, want) == 0;
-}
-
-static void kubeconfigs(void)
-{
-	static const char al2023[] =
-		"apiVersion: v1\nclusters:\n- cluster:\n"
-		"    server: https://0123ABCD.gr7.us-east-2.eks.amazonaws.com\n"
-		"users:\n- name: kubelet\n  user:\n    exec:\n"
-		"      command: aws\n      args:\n        - \"eks\"\n"
-		"        - get-token\n        - \"--cluster-name\"\n"
-		"        - \"prod_1\"\n        - --region\n        - us-west-2\n";
-	static const char server[] = "server: https://0A.yl4.eu-west-1.eks.amazonaws.com:443";
-	static const char dual[] = "server: https://0A.gr7.eks-cluster.eu-west-3.api.aws";
-	static const char flow[] = "args: [token, -i, \"my-cluster\", '--region=cn-north-1']";
-	static const char comment[] = "# --region us-west-2\nserver: https://api.example.test";
-	static const char junk[] = "--region\0 \0us-west-1";
-	char region[AWS_REGION_MAX], cluster[104];
-
-	ok(region_is(al2023, "us-west-2"));
-	ok(region_is(server, "eu-west-1"));
-	ok(region_is(dual, "eu-west-3"));
-	ok(region_is(flow, "cn-north-1"));
-	ok(!region_is(comment, "us-west-2"));
-	ok(!region_is("--region", ""));
-	ok(region_is("--region nonsense https://x.y.us-east-1.eks.amazonaws.com", "us-east-1"));
-	ok(region_from_kubeconfig(junk, sizeof(junk) - 1, region) == 0 &&
-	   strcmp(region, "us-west-1") == 0);
-	ok(region_from_kubeconfig("", 0, region) == -ENOENT);
-	ok(cluster_from_kubeconfig(al2023, strlen(al2023), cluster, sizeof(cluster)) == 0 &&
-	   strcmp(cluster, "prod_1") == 0);
-	ok(cluster_from_kubeconfig(flow, strlen(flow), cluster, sizeof(cluster)) == 0 &&
-	   strcmp(cluster, "my-cluster") == 0);
-	ok(cluster_from_kubeconfig("-i $(x)", 7, cluster, sizeof(cluster)) == -ENOENT);
-	ok(cluster_from_kubeconfig(server, strlen(server), cluster, sizeof(cluster)) == -ENOENT);
+	ok(aws_is_cluster("prod_1") && aws_is_cluster("my-cluster"));
+	for (size_t i = 0; i < ELEMENTS(bad); i++)
+		ok(!aws_is_cluster(bad[i]));
 }
 
 static void searches(void)
@@ -174,7 +143,7 @@ int main(void)
 	regions();
 	hosts();
 	urls();
-	kubeconfigs();
+	clusters();
 	searches();
 	return done();
 }
