@@ -66,6 +66,20 @@ bool aws_error_says(const struct aws_error *e, const char *words)
 	return memmem(e->message, e->message_len, words, strlen(words));
 }
 
+/* What IAM allows in a role's name beside letters and digits. */
+static const char role_also[] = "_+=,.@-";
+
+int role_parse(const char *text, size_t len, char *ret, size_t size)
+{
+	size_t n = 0;
+
+	while (n < len && text[n] != '\n' && text[n] != '\r')
+		n++;
+	if (n >= size)
+		return -ENOSPC;
+	return copy_word(ret, size, text, n, role_also) ? 0 : -EBADMSG;
+}
+
 /* "arn:aws:sts::111122223333:assumed-role/ROLE/SESSION": an assumed role has no path here. */
 static bool role_of(const char *arn, size_t len, char *dst, size_t size)
 {
@@ -80,7 +94,7 @@ static bool role_of(const char *arn, size_t len, char *dst, size_t size)
 		for (p = end; p > arn && p[-1] != '/' && p[-1] != ':'; p--)
 			;
 	}
-	return copy_word(dst, size, p, (size_t) (end - p), "_+=,.@-");
+	return copy_word(dst, size, p, (size_t) (end - p), role_also);
 }
 
 int caller_identity_parse(const char *text, size_t len, struct caller_identity *ret)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
-/* Bodies with which the query APIs of AWS (EC2, STS) answer. Pure. */
+/* Bodies with which the query APIs of AWS (EC2, STS) answer, and names in them. Pure. */
 
 #include "util.h"
 
@@ -18,6 +18,10 @@ struct aws_error {
 /* EC2's <Response><Errors><Error> and STS' <ErrorResponse><Error>. -EBADMSG when it is neither. */
 int aws_error_parse(const char *text, size_t len, struct aws_error *ret);
 bool aws_error_says(const struct aws_error *e, const char *words);
+
+/* The first line of a listing of roles, when it is a name that IAM allows: safe in a path and on a
+ * terminal. -EBADMSG, -ENOSPC. */
+int role_parse(const char *text, size_t len, char *ret, size_t size);
 
 struct caller_identity {
 	char account[16];

@@ -9,6 +9,7 @@
 #define run_imds         join_imds
 #define run_http         join_http
 #define run_timer        join_timer
+#define run_uptime       join_uptime
 #define run_env          join_env
 #define run_asked        join_asked
 #define run_woken        join_woken
@@ -117,6 +118,11 @@ _unused_ static int join_timer(struct run *r, usec_t after, run_timer_t cb, uint
 _unused_ static const char *join_env(const struct run *r, const char *name)
 {
 	return NULL;
+}
+
+_unused_ static usec_t join_uptime(const struct run *r)
+{
+	return run_now(r);
 }
 
 _unused_ static enum code join_asked(const struct run *r)

@@ -178,6 +178,23 @@ static void test_caller(void)
 	ok(caller_is("arn:aws:iam::1:user/x", "11112222333x", NULL));
 }
 
+static bool role_is(const char *listing, const char *role)
+{
+	char got[16];
+
+	if (role_parse(listing, strlen(listing), got, sizeof(got)) < 0)
+		return !role;
+	return role && strcmp(got, role) == 0;
+}
+
+static void test_role(void)
+{
+	ok(role_is("node-role", "node-role") && role_is("a+b=c,d.e@f\nnext\n", "a+b=c,d.e@f"));
+	ok(role_is("", NULL) && role_is("\n", NULL) && role_is("a b", NULL));
+	ok(role_is("a/../b", NULL) && role_is("<html>", NULL) && role_is("a?b", NULL));
+	ok(role_is("123456789012345", "123456789012345") && role_is("1234567890123456", NULL));
+}
+
 /* The first argument says which, the set of keys comes on standard input:
  * url|token HOST REGION NOW CLUSTER, post HOST PORT REGION SERVICE BODY */
 static int print(char *argv[], const struct credentials *c)
@@ -269,5 +286,6 @@ int main(int argc, char *argv[])
 	test_presign();
 	test_errors();
 	test_caller();
+	test_role();
 	return done();
 }
