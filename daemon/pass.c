@@ -61,7 +61,9 @@ static uint32_t drop_consequences(struct ledger *l, const struct report *before,
 	for (size_t i = 0; i < before->n_findings; i++) {
 		enum code code = before->findings[i].code;
 
-		if (has(now, code) && lost_its_cause(before, i, now))
+		/* a notice is no fault that could be one of its own */
+		if (cause_of(code)->severity != SEVERITY_NOTICE && has(now, code) &&
+		    lost_its_cause(before, i, now))
 			again |= ledger_doubt(l, code);
 	}
 	return again;

@@ -179,6 +179,22 @@ static void cut_at(char *text, const char *mark, const char *instead)
 	}
 }
 
+static void cut_out(char *text, const char *from, const char *to)
+{
+	char *at = strstr(text, from), *end = at ? strstr(at + strlen(from), to) : NULL;
+
+	if (end)
+		memmove(at, end + strlen(to), strlen(end + strlen(to)) + 1);
+}
+
+/* What the AWS SDK puts before the reason: there is room for the reason only. */
+static void shorten(char *text)
+{
+	cut_out(text, "https response", " error ");
+	cut_out(text, "RequestID: ", ", ");
+	cut_out(text, "HostID: ", ", ");
+}
+
 /* password=x, DB_PASSWORD_FILE: x. What follows is gone. */
 static void hide_after(char *text, const char *name, const char *separators)
 {
@@ -274,6 +290,7 @@ static void take_line(struct memory *m, const struct journal_entry *e)
 		return;
 	*last = (struct line){.at = e->at, .weight = weight, .class = class_of(text)};
 	hide_secrets(text);
+	shorten(text);
 	/* its name is said anyway */
 	prefix = strncmp(text, unit_names[u], prefix) == 0 && text[prefix] == ':' ? prefix + 2 : 0;
 	if (strlen(text) <= prefix)
@@ -333,7 +350,7 @@ static void understand(struct run *r)
 	struct state *s = run_state(r);
 
 	s->nodeadm = !in_phase(s, CONFIG, NOT_HERE) || !in_phase(s, RUN, NOT_HERE);
-	s->eks = s->nodeadm || exists(r, "/etc/eks/bootstrap.sh");
+	s->eks = s->nodeadm || exists(r, "/etc/eks");
 	s->launched = s->units[KUBELET].ran || s->units[SNAP].ran;
 	s->unit = which_unit(s);
 }
@@ -438,12 +455,10 @@ static void observe_unit(struct run *r)
 {
 	const struct state *s = run_state(r);
 	const struct look *l = &s->units[s->unit];
-	bool expected = s->eks || exists(r, "/etc/eks");
-
 	if (s->bus_error)
 		observation_detail(
 			run_observe(r, LAYER_BOOTSTRAP, "unit", "",
-		                    expected ? OUTCOME_UNKNOWN : OUTCOME_SKIPPED, -s->bus_error),
+		                    s->eks ? OUTCOME_UNKNOWN : OUTCOME_SKIPPED, -s->bus_error),
 			"cannot tell: systemd does not say (%s)", strerrordesc_np(-s->bus_error));
 	else if (!s->eks || l->phase == NOT_HERE)
 		observation_detail(run_observe(r, LAYER_BOOTSTRAP, "unit", "", OUTCOME_SKIPPED, 0),
@@ -671,7 +686,7 @@ static void observe_deadline(struct run *r)
 	const struct state *s = run_state(r);
 	enum tristate pods;
 
-	if (run_node(r)->hybrid || !(s->eks || exists(r, "/etc/eks")))
+	if (run_node(r)->hybrid || !s->eks)
 		return; /* nobody deletes it */
 	if (run_node(r)->registered == YES || run_node(r)->ready == YES) {
 		observation_detail(observe_deadline_as(r, OUTCOME_OK), "registered");
@@ -963,7 +978,8 @@ const struct probe probe_bootstrap = {
 		"data, "
 		"and the time left to register",
 	.layer = LAYER_BOOTSTRAP,
-	.every = 30 * USEC_PER_SEC,
+	.every = 20 * USEC_PER_SEC,
+	.failing = 20 * USEC_PER_SEC, /* the units wake it */
 	.timeout = 8 * USEC_PER_SEC,
 	.after = "imds", /* whether this is EC2 */
 	.state_size = sizeof(struct state),

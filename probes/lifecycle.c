@@ -217,14 +217,16 @@ static void take_reply(struct run *r, enum notice n, const struct imds_reply *re
 /* "3 d 4 h", "14 min", "118 s". */
 static const char *span(int64_t s, char dst[static 32])
 {
-	if (s >= 2 * 86400)
-		(void) snprintf(dst, 32, "%lld d %lld h", (long long) s / 86400,
-		                (long long) s % 86400 / 3600);
-	else if (s >= 2 * 3600)
-		(void) snprintf(dst, 32, "%lld h %lld min", (long long) s / 3600,
-		                (long long) s % 3600 / 60);
-	else if (s >= 180)
-		(void) snprintf(dst, 32, "%lld min", (long long) s / 60);
+	static const int64_t minute = 60, hour = 3600, day = 86400;
+
+	if (s >= 2 * day)
+		(void) snprintf(dst, 32, "%lld d %lld h", (long long) (s / day),
+		                (long long) (s % day / hour));
+	else if (s >= 2 * hour)
+		(void) snprintf(dst, 32, "%lld h %lld min", (long long) (s / hour),
+		                (long long) (s % hour / minute));
+	else if (s >= 3 * minute)
+		(void) snprintf(dst, 32, "%lld min", (long long) (s / minute));
 	else
 		(void) snprintf(dst, 32, "%lld s", (long long) s);
 	return dst;

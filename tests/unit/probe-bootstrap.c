@@ -453,11 +453,15 @@ static void test_causes(void)
 	     "DEBUG retrying request EC2/DescribeInstances, attempt 2");
 	says(CONFIG, "nodeadm", 7 * USEC_PER_SEC,
 	     "{\"level\":\"fatal\",\"msg\":\"Command failed\",\"error\":\"operation error EC2: "
-	     "DescribeInstances, https response error StatusCode: 503, api error "
-	     "RequestLimitExceeded: Request limit exceeded.\"}");
+	     "DescribeInstances, https response error StatusCode: 503, RequestID: "
+	     "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0, api error RequestLimitExceeded: Request "
+	     "limit exceeded.\"}");
 	holds(NODE_CONFIG);
 	look();
 	ok(JUDGE("unit") == CODE_BootstrapThrottled);
+	ok(strcmp(words("unit"),
+	          "nodeadm-config.service failed: operation error EC2: DescribeInstances, "
+	          "StatusCode: 503, api error RequestLimitExceeded: Request limit exceeded.") == 0);
 
 	al2(200);
 	unit_is(CLOUD_FINAL, "failed", "exit-code", 10 * USEC_PER_SEC);

@@ -15,7 +15,23 @@
 #define DAY  (24 * HOUR)
 
 /* What the node's surroundings are like at one moment. */
-enum part { LINK_, ROUTE_, IMDS, DNS, EC2, STS, CNI, N_PARTS };
+enum part {
+	LINK_,
+	ROUTE_,
+	IMDS,
+	DNS,
+	EC2,
+	STS,
+	CNI,
+	UNIT,        /* of the bootstrap: SLOW while it runs, DENIED when it has failed */
+	KUBECONFIG,  /* GONE until it is written */
+	REGISTERED,  /* GONE until the API server has a Node object */
+	READY,       /* GONE until it says Ready */
+	CREDENTIALS, /* GONE while metadata has none */
+	SPOT,        /* GONE when the instance is taken back */
+	WALL,        /* DROP while the wall clock is hours off */
+	N_PARTS
+};
 enum sky { FINE, GONE, DROP, SLOW, DENIED, INVALID };
 
 struct change {
@@ -27,7 +43,8 @@ struct change {
 struct script {
 	const char *name;
 	usec_t length, boots_at[4]; /* moments of further boots; 0 ends */
-	struct change changes[12];  /* closed by until 0; later ones win */
+	struct change changes[20];  /* closed by until 0; later ones win */
+	usec_t sleeps_at, sleeps;   /* suspended: CLOCK_BOOTTIME goes on, nobody looks */
 };
 
 /* Latest state of one part at t. */
@@ -141,7 +158,66 @@ static usec_t look_endpoint(const struct script *s, const struct probe *p, unsig
 	return good ? S(0.006) : reached ? S(1.2) : S(0.001);
 }
 
-static usec_t look(const struct script *s, const struct probe *p, unsigned slot, usec_t t)
+/* probes/bootstrap.c: from 10 minutes after boot to 5 after the deadline. */
+static usec_t look_bootstrap(const struct script *s, const struct probe *p, usec_t t, usec_t uptime)
+{
+	enum sky unit = sky_at(s, UNIT, t);
+	bool near = sky_at(s, REGISTERED, t) == GONE && uptime >= S(600) && uptime < S(1200);
+	struct observation *o;
+
+	o = see(p, LAYER_BOOTSTRAP, "deadline", "", near ? OUTCOME_SLOW : OUTCOME_OK, t);
+	observation_number(o, "uptime_s", (int64_t) (uptime / S(1)));
+	observation_number(o, "left_s", uptime < S(900) ? (int64_t) ((S(900) - uptime) / S(1)) : 0);
+	o = see(p, LAYER_BOOTSTRAP, "unit", "nodeadm-config.service",
+	        unit == DENIED                   ? OUTCOME_FAILED
+	        : unit == SLOW && uptime > S(65) ? OUTCOME_SLOW
+	                                         : OUTCOME_OK,
+	        t);
+	observation_text(o, "result", "%s", unit == DENIED ? "exit-code" : "success");
+	observation_number(o, "running_s", unit == SLOW ? (int64_t) ((uptime - S(5)) / S(1)) : 0);
+	observation_number(o, "limit_s", 660);
+	return S(0.01);
+}
+
+/* probes/lifecycle.c: a pause out of all proportion is told for an hour. */
+static usec_t look_lifecycle(const struct script *s, const struct probe *p, usec_t t)
+{
+	bool spot = sky_at(s, SPOT, t) == GONE;
+	bool slept =
+		s->sleeps && t >= s->sleeps_at + s->sleeps && t < s->sleeps_at + s->sleeps + HOUR;
+	struct observation *o;
+
+	o = see(p, LAYER_LIFECYCLE, "spot", "", spot ? OUTCOME_EXPIRED : OUTCOME_OK, t);
+	observation_text(o, "action", "terminate");
+	o = see(p, LAYER_LIFECYCLE, "gap", "", slept ? OUTCOME_FAILED : OUTCOME_OK, t);
+	observation_number(o, "gap_s", (int64_t) (s->sleeps / S(1)));
+	observation_number(o, "same_boot", 1);
+	return S(0.003);
+}
+
+static usec_t look_credentials(const struct script *s, const struct probe *p, usec_t t)
+{
+	struct observation *o =
+		see(p, LAYER_CREDENTIALS, "", "",
+	            sky_at(s, CREDENTIALS, t) == GONE ? OUTCOME_ABSENT : OUTCOME_OK, t);
+
+	observation_text(o, "role", "node-role");
+	observation_number(o, "expires_s", 21600 - (int64_t) (t % (6 * HOUR) / S(1)));
+	return S(0.003);
+}
+
+static usec_t look_clock(const struct script *s, const struct probe *p, usec_t t)
+{
+	bool wrong = sky_at(s, WALL, t) == DROP;
+	struct observation *o = see(p, LAYER_CLOCK, "", "", wrong ? OUTCOME_FAILED : OUTCOME_OK, t);
+
+	observation_number(o, "offset_ms", wrong ? -3 * 3600 * 1000 : 2);
+	observation_number(o, "witnesses", 2);
+	return S(0.001);
+}
+
+static usec_t look(const struct script *s, const struct probe *p, unsigned slot, usec_t t,
+                   usec_t uptime)
 {
 	bool reached = sky_at(s, LINK_, t) == FINE && sky_at(s, ROUTE_, t) == FINE;
 
@@ -154,6 +230,14 @@ static usec_t look(const struct script *s, const struct probe *p, unsigned slot,
 		return look_dns(s, p, t, reached);
 	if (strcmp(p->name, "endpoint") == 0)
 		return look_endpoint(s, p, slot, t, reached);
+	if (strcmp(p->name, "bootstrap") == 0)
+		return look_bootstrap(s, p, t, uptime);
+	if (strcmp(p->name, "lifecycle") == 0)
+		return look_lifecycle(s, p, t);
+	if (strcmp(p->name, "credentials") == 0)
+		return look_credentials(s, p, t);
+	if (strcmp(p->name, "clock") == 0)
+		return look_clock(s, p, t);
 	if (strcmp(p->name, "cni-config") == 0)
 		(void) see(p, LAYER_CNI, "config", "",
 		           sky_at(s, CNI, t) == FINE      ? OUTCOME_OK
@@ -167,7 +251,7 @@ static usec_t look(const struct script *s, const struct probe *p, unsigned slot,
 
 /* ---- the life ---- */
 
-enum { EVENTS_MAX = 4096 };
+enum { EVENTS_MAX = 4096, STAGES_MAX = 16 };
 
 struct event {
 	usec_t at;
@@ -178,6 +262,10 @@ struct event {
 static struct life {
 	struct event events[EVENTS_MAX];
 	size_t n_events, looks, alarms; /* alarms: raised findings but notices */
+	enum stage stages[STAGES_MAX];  /* in the order in which they came */
+	usec_t stage_at[STAGES_MAX];
+	size_t n_stages;
+	int deadline_at_10; /* of the last pass before minute ten */
 	struct pass passes;
 	bool wrong_chain;
 } life;
@@ -190,10 +278,40 @@ static void note(struct life *l, usec_t at, bool raised, const struct finding *f
 	l->alarms += raised && cause_of(f->code)->severity != SEVERITY_NOTICE;
 }
 
-static uint32_t pass(struct life *l, struct ledger *ledger, usec_t t, usec_t uptime, bool complete)
+/* What the probes have learnt of the node by now. */
+static struct node node_at(const struct script *s, usec_t t)
 {
-	static const struct node node = {.ec2 = EC2_YES, .metadata_at = 1};
-	struct diagnose_input in = {.node = &node,
+	bool asked = sky_at(s, KUBECONFIG, t) == FINE; /* nobody knows before there is a server */
+
+	return (struct node){
+		.ec2 = EC2_YES,
+		.metadata_at = sky_at(s, LINK_, t) == FINE && sky_at(s, IMDS, t) == FINE,
+		.kubeconfig_present = asked,
+		.registered = !asked                             ? CANNOT_TELL
+	                      : sky_at(s, REGISTERED, t) == FINE ? YES
+	                                                         : NO,
+		.ready = !asked || sky_at(s, REGISTERED, t) == GONE ? CANNOT_TELL
+	                 : sky_at(s, READY, t) == FINE              ? YES
+	                                                            : NO,
+	};
+}
+
+static void note_stage(struct life *l, const struct report *r)
+{
+	enum stage stage = r->verdict.stage;
+
+	if (r->uptime < S(600))
+		l->deadline_at_10 = r->verdict.deadline;
+	if (l->n_stages == STAGES_MAX || (l->n_stages > 0 && l->stages[l->n_stages - 1] == stage))
+		return;
+	l->stages[l->n_stages] = stage;
+	l->stage_at[l->n_stages++] = r->uptime;
+}
+
+static uint32_t pass(struct life *l, struct ledger *ledger, const struct node *node, usec_t t,
+                     usec_t uptime, bool complete)
+{
+	struct diagnose_input in = {.node = node,
 	                            .now = t,
 	                            .uptime = uptime,
 	                            .complete = complete,
@@ -205,6 +323,7 @@ static uint32_t pass(struct life *l, struct ledger *ledger, usec_t t, usec_t upt
 	pass_make(&l->passes, ledger, &in, &d, &again);
 	now = pass_report(&l->passes);
 	before = pass_before(&l->passes);
+	note_stage(l, now);
 	for (size_t i = 0; i < now->n_findings; i++) {
 		size_t steps = 0;
 
@@ -247,7 +366,9 @@ static void wake(const struct script *s, struct sim_slot *slots, size_t n, usec_
 		bool news = (p->on_net && (sky_at(s, LINK_, before) != sky_at(s, LINK_, t) ||
 		                           sky_at(s, ROUTE_, before) != sky_at(s, ROUTE_, t))) ||
 		            (strcmp(p->name, "cni-config") == 0 &&
-		             sky_at(s, CNI, before) != sky_at(s, CNI, t));
+		             sky_at(s, CNI, before) != sky_at(s, CNI, t)) ||
+		            (strcmp(p->name, "bootstrap") == 0 &&
+		             sky_at(s, UNIT, before) != sky_at(s, UNIT, t));
 
 		if (news && slots[i].schedule.due > t + S(0.02))
 			slots[i].schedule.due = t + S(0.02);
@@ -279,6 +400,7 @@ static void live_with(const struct script *s, const char *machine, unsigned conf
 		usec_t took;
 		bool complete = true;
 		enum pace pace;
+		struct node node;
 		uint32_t again;
 
 		next = next_slot(slots, n);
@@ -286,6 +408,10 @@ static void live_with(const struct script *s, const char *machine, unsigned conf
 		/* what changes between two looks is seen by those who watch, at most a second later
 		 */
 		t = next->schedule.due < t + S(1) ? next->schedule.due : t + S(1);
+		if (s->sleeps && before < s->sleeps_at && t >= s->sleeps_at)
+			t += s->sleeps;
+		if (t < before) /* what came due while it looked, or slept */
+			t = before;
 		if (t >= s->length)
 			break;
 		if (s->boots_at[boots] && t >= s->boots_at[boots]) {
@@ -293,13 +419,14 @@ static void live_with(const struct script *s, const char *machine, unsigned conf
 			ledger.n = 0;
 			n = boot(slots, machine, booted);
 			life.passes.made = 0;
+			life.n_stages = 0;
 			continue;
 		}
 		wake(s, slots, n, before, t);
 		next = next_slot(slots, n);
 		if (next->schedule.due > t)
 			continue;
-		took = look(s, next->probe, next->slot, t);
+		took = look(s, next->probe, next->slot, t, t - booted);
 		next->looked = true;
 		pace = ledger_put(&ledger, next->probe, next->slot, seen, n_seen, true, confirm,
 		                  t + took - booted);
@@ -307,7 +434,8 @@ static void live_with(const struct script *s, const char *machine, unsigned conf
 			schedule_next(&next->schedule, SCHEDULE_DAEMON, pace, t + took);
 		for (size_t i = 0; i < n; i++)
 			complete &= slots[i].looked;
-		again = pass(&life, &ledger, t + took, t + took - booted, complete);
+		node = node_at(s, t); /* what it knew when it looked */
+		again = pass(&life, &ledger, &node, t + took, t + took - booted, complete);
 		for (size_t i = 0; i < n; i++)
 			for (unsigned k = 0; probes[k]; k++)
 				if (again & UINT32_C(1) << k && slots[i].probe == probes[k] &&
@@ -486,6 +614,241 @@ static void overlapping_faults(void)
 	ok(healthy_at_the_end());
 }
 
+/* ---- how it becomes a node ---- */
+
+/* Power on, metadata, nodeadm, kubelet, Node object, aws-node, Ready: seconds after boot. */
+#define JOIN(config, registers, cni_comes, ready_comes)                                            \
+	{0, S(4), 0, LINK_, GONE}, {0, S(4), 0, ROUTE_, GONE}, {0, S(5), 0, IMDS, DROP},           \
+		{0, S(6), 0, DNS, DROP}, {0, config, 0, UNIT, SLOW},                               \
+		{0, config, 0, KUBECONFIG, GONE}, {0, registers, 0, REGISTERED, GONE},             \
+		{0, cni_comes, 0, CNI, GONE},                                                      \
+	{                                                                                          \
+		0, ready_comes, 0, READY, GONE                                                     \
+	}
+
+static size_t times(enum code code, bool raised)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < life.n_events; i++)
+		n += life.events[i].code == code && life.events[i].raised == raised;
+	return n;
+}
+
+static void tell_stages(void)
+{
+	for (size_t i = 0; i < life.n_stages; i++)
+		printf("#   %8.1f s %s\n", (double) life.stage_at[i] / 1e6,
+		       stage_name(life.stages[i]));
+}
+
+/* All five stages, each once, in their order. */
+static bool every_stage_once(void)
+{
+	for (size_t i = 0; i < life.n_stages; i++)
+		if (life.stages[i] != (enum stage) i)
+			return false;
+	return life.n_stages == STAGE_READY + 1;
+}
+
+static void joins(void)
+{
+	static const struct script days[] = {
+		{"a join", HOUR, {0}, {JOIN(S(12), S(14), S(38), S(40))}},
+		{"a slow join", HOUR, {0}, {JOIN(S(150), S(170), S(260), S(290))}},
+	};
+	static const struct script again = {"a reboot of a node",
+	                                    3 * HOUR,
+	                                    {2 * HOUR},
+	                                    {JOIN(S(12), S(14), S(38), S(40)),
+	                                     {2 * HOUR, 2 * HOUR + S(4), 0, LINK_, GONE},
+	                                     {2 * HOUR, 2 * HOUR + S(5), 0, IMDS, DROP},
+	                                     {2 * HOUR, 2 * HOUR + S(20), 0, UNIT, SLOW},
+	                                     {2 * HOUR, 2 * HOUR + S(30), 0, READY, GONE}}};
+
+	for (size_t i = 0; i < ELEMENTS(days); i++) {
+		live(&days[i], "machine-2");
+		tell(&days[i]);
+		tell_stages();
+		ok(life.alarms == 0 && life.n_events == 0 && healthy_at_the_end());
+		ok(every_stage_once());
+		ok(life.stage_at[STAGE_NETWORKING] <= days[i].changes[6].until + S(6));
+		ok(life.stage_at[STAGE_READY] >= days[i].changes[8].until &&
+		   life.stage_at[STAGE_READY] <= days[i].changes[8].until + S(6));
+		ok(life.deadline_at_10 == -1);
+	}
+	live(&again, "machine-2");
+	tell(&again);
+	tell_stages();
+	/* its Node object and its kubeconfig are still there */
+	ok(life.alarms == 0 && life.n_events == 0 && healthy_at_the_end());
+	ok(life.n_stages == 2 && life.stages[0] == STAGE_NETWORKING &&
+	   life.stages[1] == STAGE_READY);
+}
+
+/* nodeadm fails: what follows is told as its consequence, the deadline once and in time; then
+ * somebody repairs it. */
+static void join_fails(void)
+{
+	static const struct script s = {"nodeadm fails, and is repaired",
+	                                HOUR,
+	                                {0},
+	                                {JOIN(S(700), S(710), S(730), S(740)),
+	                                 {S(12), S(690), 0, UNIT, DENIED},
+	                                 {S(690), S(700), 0, UNIT, FINE}}};
+	static const struct script never = {"a node that nobody deletes",
+	                                    2 * HOUR,
+	                                    {0},
+	                                    {JOIN(S(20), 2 * HOUR, 2 * HOUR, 2 * HOUR)}};
+	const struct event *e;
+
+	live(&s, "machine-5");
+	tell(&s);
+	tell_stages();
+	e = first(CODE_BootstrapFailed, true, 0);
+	ok(e && e->root && e->at >= S(60) && e->at < S(100));
+	e = first(CODE_CniConfigMissing, true, 0);
+	ok(e && !e->root && e->at >= S(300));
+	e = first(CODE_JoinDeadlineNear, true, 0);
+	ok(e && !e->root && e->at >= S(600) && e->at < S(650));
+	ok(times(CODE_JoinDeadlineNear, true) == 1 && times(CODE_JoinDeadlineNear, false) == 1);
+	ok(times(CODE_BootstrapFailed, true) == 1 && times(CODE_BootstrapFailed, false) == 1);
+	ok(life.deadline_at_10 > 300 && life.deadline_at_10 < 340);
+	ok(every_stage_once() && healthy_at_the_end() && !life.wrong_chain);
+
+	live(&never, "machine-6");
+	tell(&never);
+	ok(times(CODE_JoinDeadlineNear, true) == 1);
+	e = first(CODE_JoinDeadlineNear, false, 0);
+	ok(e && e->at >= S(1200) && e->at < S(1300));
+	ok(pass_report(&life.passes)->verdict.stage == STAGE_JOINING &&
+	   pass_report(&life.passes)->verdict.deadline == -1);
+}
+
+/* ---- what happens to it then ---- */
+
+static void rotations(void)
+{
+	static const struct script day = {
+		"credentials are rotated every 6 hours",
+		DAY,
+		{0},
+		{JOIN(S(12), S(14), S(38), S(40)),
+	         {6 * HOUR, 6 * HOUR + S(3), 6 * HOUR, CREDENTIALS, GONE}}};
+	static const struct script gone = {
+		"credentials are gone",
+		2 * HOUR,
+		{0},
+		{JOIN(S(12), S(14), S(38), S(40)), {HOUR, HOUR + S(900), 0, CREDENTIALS, GONE}}};
+
+	live(&day, "machine-8");
+	tell(&day);
+	ok(life.alarms == 0 && life.n_events == 0 && healthy_at_the_end());
+	if (!probe_by_name("credentials")) {
+		ok(true); /* SKIP: this build does not look at credentials */
+		return;
+	}
+	live(&gone, "machine-8");
+	tell(&gone);
+	ok(life.alarms > 0 && times(CODE_CredentialsMissing, true) == 1);
+	ok(healthy_at_the_end());
+}
+
+static void spot(void)
+{
+	static const struct script s = {"spot takes it back",
+	                                S(3600 + 118),
+	                                {0},
+	                                {JOIN(S(12), S(14), S(38), S(40)),
+	                                 {HOUR, 2 * HOUR, 0, SPOT, GONE},
+	                                 {HOUR + S(100), 2 * HOUR, 0, CNI, GONE}}};
+	const struct event *e;
+
+	live(&s, "machine-9");
+	tell(&s);
+	e = first(CODE_SpotInterruption, true, 0);
+	ok(e && e->root && e->at >= HOUR && e->at <= HOUR + S(15));
+	ok(times(CODE_SpotInterruption, true) == 1);
+	/* a notice is nobody's excuse: what breaks meanwhile is a root of its own */
+	e = first(CODE_CniConfigMissing, true, HOUR);
+	ok(e && e->root);
+	ok(pass_report(&life.passes)->verdict.state == STATE_BROKEN);
+	ok(life.alarms == 1);
+}
+
+/* The wall clock is for people: when it is set, nothing is forgotten and nothing made up. */
+static void clock_steps(void)
+{
+	static const struct script quick = {"the clock is set by hours in its first minutes",
+	                                    2 * HOUR,
+	                                    {0},
+	                                    {JOIN(S(12), S(14), S(38), S(40)),
+	                                     {0, S(50), 0, WALL, DROP},
+	                                     {HOUR, HOUR + S(2), 0, WALL, DROP}}};
+	static const struct script amid = {"the clock is hours off, amid a fault",
+	                                   2 * HOUR,
+	                                   {0},
+	                                   {JOIN(S(12), S(14), S(38), S(40)),
+	                                    {S(2000), S(4000), 0, DNS, DROP},
+	                                    {S(2600), S(3200), 0, WALL, DROP}}};
+
+	live(&quick, "machine-4");
+	tell(&quick);
+	ok(life.alarms == 0 && life.n_events == 0 && healthy_at_the_end());
+	live(&amid, "machine-4");
+	tell(&amid);
+	ok(times(CODE_ResolverUnreachable, true) == 1 &&
+	   times(CODE_ResolverUnreachable, false) == 1);
+	ok(first(CODE_ResolverUnreachable, false, S(4000)) != NULL); /* not lost meanwhile */
+	ok(times(CODE_ClockSkewed, true) == 1 && times(CODE_ClockSkewed, false) == 1);
+	ok(first(CODE_ClockSkewed, true, 0)->root && first(CODE_ClockSkewed, false, S(3200)));
+	ok(healthy_at_the_end() && !life.wrong_chain);
+}
+
+/* CLOCK_BOOTTIME leaps: every look is overdue at once, and the network comes a moment later. */
+static void suspends(void)
+{
+	static const struct script sound = {"suspended for three hours",
+	                                    8 * HOUR,
+	                                    {0},
+	                                    {JOIN(S(12), S(14), S(38), S(40)),
+	                                     {5 * HOUR, 5 * HOUR + S(1.2), 0, ROUTE_, GONE},
+	                                     {5 * HOUR, 5 * HOUR + S(1.5), 0, IMDS, DROP},
+	                                     {5 * HOUR, 5 * HOUR + S(1.5), 0, DNS, DROP}},
+	                                    2 * HOUR,
+	                                    3 * HOUR};
+	static const struct script ill = {
+		"suspended amid a fault",
+		8 * HOUR,
+		{0},
+		{JOIN(S(12), S(14), S(38), S(40)), {HOUR, 6 * HOUR, 0, DNS, DROP}},
+		2 * HOUR,
+		3 * HOUR};
+	static const struct script cured = {
+		"a fault that went by while it slept",
+		8 * HOUR,
+		{0},
+		{JOIN(S(12), S(14), S(38), S(40)), {HOUR, 4 * HOUR, 0, DNS, DROP}},
+		2 * HOUR,
+		3 * HOUR};
+
+	live(&sound, "machine-4");
+	tell(&sound);
+	ok(life.alarms == 0 && healthy_at_the_end());
+	ok(times(CODE_HostGap, true) == 1 && times(CODE_HostGap, false) == 1);
+	ok(life.n_events == 2);
+	live(&ill, "machine-4");
+	tell(&ill);
+	ok(times(CODE_ResolverUnreachable, true) == 1);
+	ok(first(CODE_ResolverUnreachable, false, 6 * HOUR) != NULL);
+	ok(times(CODE_ResolverUnreachable, false) == 1 && life.alarms == 1 && healthy_at_the_end());
+	live(&cured, "machine-4");
+	tell(&cured);
+	ok(first(CODE_ResolverUnreachable, false, 5 * HOUR) &&
+	   first(CODE_ResolverUnreachable, false, 5 * HOUR)->at < 5 * HOUR + S(15));
+	ok(life.alarms == 1 && healthy_at_the_end());
+}
+
 /* The tests above must be able to fail: a node that is sick from the start is not sound. */
 static void planted(void)
 {
@@ -508,6 +871,12 @@ int main(void)
 	sound_days();
 	single_faults();
 	overlapping_faults();
+	joins();
+	join_fails();
+	rotations();
+	spot();
+	clock_steps();
+	suspends();
 	planted();
 	return done();
 }
