@@ -496,7 +496,7 @@ int ipamd_enis_parse(const char *text, size_t len, usec_t realtime, struct ipamd
 /* ---- the checkpoint ---- */
 
 struct checkpoint {
-	struct address *addresses, at_hand;
+	struct ipamd_allocation *allocations, at_hand;
 	size_t max, n;
 	bool more, known;
 };
@@ -505,14 +505,20 @@ static int take_allocation(struct scan *s, const struct slice *key, void *userda
 {
 	struct checkpoint *c = userdata;
 	char text[ADDRESS_TEXT_MAX] = "";
+	uint64_t ns = 0;
 	struct address a;
 	int r;
 
+	if (is(key, "allocationTimestamp")) {
+		r = number_value(s, INT64_MAX, &ns);
+		c->at_hand.at = ns / 1000;
+		return r;
+	}
 	if (!is(key, "ipv4") && !is(key, "ipv6"))
 		return skip(s);
 	r = text_value(s, text, sizeof(text));
 	if (r == 0 && address_parse(&a, text) == 0)
-		c->at_hand = a;
+		c->at_hand.address = a;
 	return r;
 }
 
@@ -521,12 +527,12 @@ static int take_allocations(struct scan *s, const struct slice *key, void *userd
 	struct checkpoint *c = userdata;
 	int r;
 
-	c->at_hand = (struct address){0};
+	c->at_hand = (struct ipamd_allocation){0};
 	r = object(s, take_allocation, c);
-	if (r < 0 || !c->at_hand.family)
+	if (r < 0 || !c->at_hand.address.family)
 		return r;
 	if (c->n < c->max)
-		c->addresses[c->n++] = c->at_hand;
+		c->allocations[c->n++] = c->at_hand;
 	else
 		c->more = true;
 	return 0;
@@ -547,10 +553,10 @@ static int take_checkpoint(struct scan *s, const struct slice *key, void *userda
 	return r;
 }
 
-int ipamd_checkpoint_parse(const char *text, size_t len, struct address *addresses, size_t max,
-                           size_t *ret_n, bool *ret_more)
+int ipamd_checkpoint_parse(const char *text, size_t len, struct ipamd_allocation *allocations,
+                           size_t max, size_t *ret_n, bool *ret_more)
 {
-	struct checkpoint c = {.addresses = addresses, .max = max};
+	struct checkpoint c = {.allocations = allocations, .max = max};
 	struct scan s;
 	int r;
 

@@ -10,10 +10,16 @@
  * list of commands to a path that it does not know. */
 int ipamd_enis_parse(const char *text, size_t len, usec_t realtime, struct ipamd_view *ret);
 
-/* The addresses that a checkpoint (ipam.json, ipam-nic-N.json) holds, at most max of them. -EBADMSG
- * when it is not JSON, -EPROTONOSUPPORT for a version that is not known. */
-int ipamd_checkpoint_parse(const char *text, size_t len, struct address *addresses, size_t max,
-                           size_t *ret_n, bool *ret_more);
+/* An address that was given to a pod. */
+struct ipamd_allocation {
+	struct address address;
+	usec_t at; /* wall clock; 0: not said */
+};
+
+/* What a checkpoint (ipam.json, ipam-nic-N.json) holds, at most max of them. -EBADMSG when it is
+ * not JSON, -EPROTONOSUPPORT for a version that is not known. */
+int ipamd_checkpoint_parse(const char *text, size_t len, struct ipamd_allocation *allocations,
+                           size_t max, size_t *ret_n, bool *ret_more);
 
 /* A container by the OCI configuration in its bundle. */
 struct oci_container {

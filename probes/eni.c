@@ -18,6 +18,9 @@
 #define RECHECKS 12                  /* and then no oftener than REFRESH again */
 #define HOT_PLUG (10 * USEC_PER_SEC) /* attaching and detaching reach both at different times */
 #define FORGET   (1800 * USEC_PER_SEC)
+#define SETUP    (60 * USEC_PER_SEC)  /* from the attachment until the CNI has set it up */
+#define NOTICED  (180 * USEC_PER_SEC) /* ipamd looks for new ENIs once a minute */
+#define FRESH    (120 * USEC_PER_SEC) /* of what ipamd said */
 
 enum { BODY_MAX = 16384, IN_FLIGHT_MAX = 4, TABLES_MAX = 128 };
 enum { PRIORITY_POD = 512, PRIORITY_POD_SOURCE = 1536, PRIORITY_ENI = 32765 };
@@ -61,8 +64,20 @@ struct entry {
 	usec_t missing_since; /* no link in the kernel; 0: there is one */
 };
 
+/* What is odd about an ENI has to last before it is said. */
+enum oddity { ODD_NONE, ODD_UNCONFIGURED, ODD_FOREIGN, ODD_GONE };
+
+struct oddness {
+	char eni_id[32];
+	enum oddity what;
+	usec_t since;
+	bool seen; /* at this look */
+};
+
 struct memory {
 	struct entry entries[ENIS_MAX];
+	struct oddness odd[ENIS_MAX];
+	size_t n_odd;
 	size_t n;
 	bool listed, more; /* the list was read at least once; it was longer than ENIS_MAX */
 	usec_t listed_at;
@@ -773,6 +788,132 @@ static void observe_missing(struct run *r, const struct net *net)
 	}
 }
 
+/* ---- the third set: what ipamd has ---- */
+
+static const struct ipamd_eni *known_to_ipamd(const struct node *n, const char *eni_id)
+{
+	for (size_t i = 0; i < n->ipamd.n; i++)
+		if (strcmp(n->ipamd.enis[i].id, eni_id) == 0)
+			return &n->ipamd.enis[i];
+	return NULL;
+}
+
+/* Since when this has been so, from now on if it is new; NULL when there are too many. */
+static struct oddness *note_oddness(struct run *r, const char *eni_id, enum oddity what)
+{
+	struct memory *m = run_memory(r);
+	struct oddness *o = NULL;
+
+	for (size_t i = 0; i < m->n_odd; i++)
+		if (strcmp(m->odd[i].eni_id, eni_id) == 0)
+			o = &m->odd[i];
+	if (!o && m->n_odd < ENIS_MAX) {
+		o = &m->odd[m->n_odd++];
+		*o = (struct oddness){0};
+		(void) text_format(o->eni_id, sizeof(o->eni_id), "%s", eni_id);
+	}
+	if (!o)
+		return NULL;
+	if (o->what != what)
+		o->since = run_now(r);
+	o->what = what;
+	o->seen = true;
+	return o;
+}
+
+static void forget_oddness(struct memory *m)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < m->n_odd; i++) {
+		if (!m->odd[i].seen)
+			continue;
+		m->odd[kept] = m->odd[i];
+		m->odd[kept++].seen = false;
+	}
+	m->n_odd = kept;
+}
+
+/* Set up by nobody, or by networkd alone. One that ipamd does not list either is a stranger's. */
+static enum oddity oddity_of(const struct eni *e, const struct ipamd_eni *x)
+{
+	bool alone = e->managed_by == MANAGED_NOBODY || e->managed_by == MANAGED_NETWORKD;
+
+	if (!e->in_kernel || !e->in_metadata || !e->ipv4.family || !e->eni_id[0] || !alone)
+		return ODD_NONE;
+	if (!x)
+		return ODD_FOREIGN;
+	return e->managed_by == MANAGED_NOBODY && !x->efa && !x->excluded ? ODD_UNCONFIGURED
+	                                                                  : ODD_NONE;
+}
+
+static void observe_odd(struct run *r, const struct eni *e, const struct ipamd_eni *x,
+                        enum oddity what)
+{
+	struct oddness *d = note_oddness(r, e->eni_id, what);
+	usec_t wait = what == ODD_FOREIGN ? NOTICED : SETUP;
+	struct observation *o;
+	bool ripe;
+
+	if (!d)
+		return;
+	/* a pod that was given one of its addresses has waited long enough */
+	ripe = (x && x->assigned > 0) || (!run_once(r) && run_now(r) - d->since >= wait);
+	o = run_observe(r, LAYER_ADDRESS, what == ODD_FOREIGN ? "foreign" : "setup", e->name,
+	                ripe ? OUTCOME_FOREIGN : OUTCOME_UNKNOWN, 0);
+	observation_text(o, "eni_id", "%s", e->eni_id);
+	observation_text(o, "mac", "%s", e->mac);
+	observation_number(o, "device", e->device);
+	observation_number(o, "assigned", x ? x->assigned : 0);
+	observation_detail(o, "%s: no table and no rule of the CNI, ipamd %s it", e->name,
+	                   x ? "lists" : "does not list");
+}
+
+/* ipamd gave pods addresses of an ENI that is no longer there. */
+static void observe_gone(struct run *r, const struct network *n)
+{
+	const struct ipamd_view *v = &run_node(r)->ipamd;
+
+	for (size_t i = 0; i < v->n && n->enis_complete; i++) {
+		const struct ipamd_eni *x = &v->enis[i];
+		struct observation *o;
+		struct oddness *d;
+		bool there = false, ripe;
+
+		for (size_t k = 0; k < n->n_enis; k++)
+			there = there || strcmp(n->enis[k].eni_id, x->id) == 0;
+		d = there || x->assigned == 0 ? NULL : note_oddness(r, x->id, ODD_GONE);
+		if (!d)
+			continue;
+		/* what ipamd says must be younger than the loss */
+		ripe = run_once(r) || v->at >= d->since + HOT_PLUG;
+		o = run_observe(r, LAYER_ADDRESS, "gone", x->id,
+		                ripe ? OUTCOME_ABSENT : OUTCOME_UNKNOWN, 0);
+		observation_number(o, "assigned", x->assigned);
+		observation_number(o, "device", x->device);
+		observation_detail(o, "%d pods have addresses of %s, which is not attached",
+		                   x->assigned, x->id);
+	}
+}
+
+static void compare_with_ipamd(struct run *r, const struct network *n)
+{
+	const struct node *node = run_node(r);
+
+	if (node->ipamd.at && run_now(r) - node->ipamd.at < FRESH && !node->ipamd.more) {
+		for (size_t i = 0; i < n->n_enis; i++) {
+			const struct eni *e = &n->enis[i];
+			const struct ipamd_eni *x = known_to_ipamd(node, e->eni_id);
+			enum oddity what = oddity_of(e, x);
+
+			if (what != ODD_NONE)
+				observe_odd(r, e, x, what);
+		}
+		observe_gone(r, n);
+	}
+	forget_oddness(run_memory(r));
+}
+
 static void finish(struct run *r)
 {
 	_cleanup_(freep) struct network *n = malloc(sizeof(*n));
@@ -795,6 +936,8 @@ static void finish(struct run *r)
 	run_learn(r)->network = *n;
 	observe_network(r, net);
 	observe_missing(r, net);
+	if (!net->partial)
+		compare_with_ipamd(r, n);
 	run_end(r);
 }
 
@@ -845,8 +988,33 @@ static int start(struct run *r)
 
 /* ---- what it means ---- */
 
+static enum code judge_odd(const struct observation *o, struct words *ret)
+{
+	bool foreign = strcmp(o->aspect, "foreign") == 0;
+	int assigned = (int) evidence_number(o, "assigned", 0);
+
+	(void) text_format(
+		ret->summary, sizeof(ret->summary),
+		foreign ? "ENI %s (%s, device %d) is attached and not managed by the VPC CNI"
+			: "ENI %s (%s, device %d) has no route table and no rule",
+		evidence_get_text(o, "eni_id"), o->subject, (int) evidence_number(o, "device", -1));
+	if (assigned > 0)
+		(void) text_append(ret->summary, sizeof(ret->summary), ", %d pods use it",
+		                   assigned);
+	return foreign ? CODE_EniForeign : CODE_EniUnconfigured;
+}
+
 static enum code judge(const struct observation *o, struct words *ret)
 {
+	if (o->outcome == OUTCOME_FOREIGN &&
+	    (strcmp(o->aspect, "foreign") == 0 || strcmp(o->aspect, "setup") == 0))
+		return judge_odd(o, ret);
+	if (o->outcome == OUTCOME_ABSENT && strcmp(o->aspect, "gone") == 0) {
+		(void) text_format(ret->summary, sizeof(ret->summary),
+		                   "%d pods have addresses of ENI %s, which is no longer attached",
+		                   (int) evidence_number(o, "assigned", 0), o->subject);
+		return CODE_EniGone;
+	}
 	if (o->outcome != OUTCOME_ABSENT || strcmp(o->aspect, "link") != 0)
 		return CODE_NONE;
 	(void) text_format(
@@ -870,5 +1038,5 @@ const struct probe probe_eni = {
 	.needs_ec2 = true,
 	.start = start,
 	.judge = judge,
-	.codes = {CODE_EniLinkMissing},
+	.codes = {CODE_EniLinkMissing, CODE_EniUnconfigured, CODE_EniGone, CODE_EniForeign},
 };

@@ -765,7 +765,12 @@ static void observe_absent(struct run *r)
 	bool ripe = registered && !s->no_proc && !replaced && waited;
 	struct observation *o;
 
-	o = run_observe(r, LAYER_CNI, "", "", ripe ? OUTCOME_ABSENT : OUTCOME_UNKNOWN, 0);
+	/* nothing is scheduled to a node that nobody has registered */
+	o = run_observe(r, LAYER_CNI, "", "",
+	                ripe                       ? OUTCOME_ABSENT
+	                : registered || s->no_proc ? OUTCOME_UNKNOWN
+	                                           : OUTCOME_SKIPPED,
+	                0);
 	if (s->no_proc) {
 		observation_detail(o, "cannot see processes");
 	} else if (!registered) {

@@ -15,7 +15,7 @@ static void clean(const char *s)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const char *text = (const char *) data;
-	struct address addresses[MAX];
+	struct ipamd_allocation allocations[MAX];
 	struct oci_container c;
 	struct ipamd_view v;
 	size_t n = 0;
@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			clean(v.enis[i].subnet);
 		}
 	}
-	if (ipamd_checkpoint_parse(text, size, addresses, MAX, &n, &more) == 0 && n > MAX)
+	if (ipamd_checkpoint_parse(text, size, allocations, MAX, &n, &more) == 0 && n > MAX)
 		abort();
 	if (oci_config_parse(text, size, &c) == 0) {
 		clean(c.name);

@@ -20,37 +20,37 @@
 		"10.0.1.6", "",                                                                    \
 		"2026-08-20T12:00:10.5+02:00") "," CIDR("10.0.1.7", "",                            \
 	                                                "2026-08-20T09:59:00Z") "},\"IPv6Cidrs\":" \
-	                                                                        "{},"              \
+										"{},"              \
 										"\"IsExcludedForP" \
-	                                                                        "odIPs\":true,"    \
-	                                                                        "\"RouteTableID\"" \
-	                                                                        ":254,"            \
-	                                                                        "\"SubnetID\":"    \
-	                                                                        "\"subnet-a\"},"   \
-										"\"eni-0b\":{"     \
-	                                                                        "\"ID\":\"eni-"    \
-	                                                                        "0b\","            \
-	                                                                        "\"IsTrunk\":"     \
-	                                                                        "true,"            \
-	                                                                        "\"DeviceNumber\"" \
-	                                                                        ":1,"              \
-										"\"AvailableIPv4C" \
-	                                                                        "idrs\":{\"10.0."  \
-	                                                                        "2.0/"             \
-	                                                                        "28\":{"           \
-	                                                                        "\"IPAddresses\":" \
-	                                                                        "{},\"IsPrefix\":" \
-	                                                                        "true}},"          \
-										"\"IPv6Cidrs\":{"  \
-	                                                                        "\"2001:db8::/"    \
-	                                                                        "80\":{"           \
-	                                                                        "\"IPAddresses\":" \
-	                                                                        "{},\"IsPrefix\":" \
-	                                                                        "true}},"          \
+										"odIPs\":true,"    \
 										"\"RouteTableID\"" \
-	                                                                        ":2,\"Later\":[1," \
-	                                                                        "-2.5e3,null,{"    \
-	                                                                        "\"a\":[]}]}}"
+										":254,"            \
+										"\"SubnetID\":"    \
+										"\"subnet-a\"},"   \
+										"\"eni-0b\":{"     \
+										"\"ID\":\"eni-"    \
+										"0b\","            \
+										"\"IsTrunk\":"     \
+										"true,"            \
+										"\"DeviceNumber\"" \
+										":1,"              \
+										"\"AvailableIPv4C" \
+										"idrs\":{\"10.0."  \
+										"2.0/"             \
+										"28\":{"           \
+										"\"IPAddresses\":" \
+										"{},\"IsPrefix\":" \
+										"true}},"          \
+										"\"IPv6Cidrs\":{"  \
+										"\"2001:db8::/"    \
+										"80\":{"           \
+										"\"IPAddresses\":" \
+										"{},\"IsPrefix\":" \
+										"true}},"          \
+										"\"RouteTableID\"" \
+										":2,\"Later\":[1," \
+										"-2.5e3,null,{"    \
+										"\"a\":[]}]}}"
 
 /* 2026-08-20T10:00:20Z */
 #define NOW (UINT64_C(1787220020) * USEC_PER_SEC)
@@ -105,7 +105,7 @@ static void test_enis(void)
 	ok(enis(deep, &v) == -EBADMSG);
 }
 
-static int checkpoint(const char *text, struct address *a, size_t *n, bool *more)
+static int checkpoint(const char *text, struct ipamd_allocation *a, size_t *n, bool *more)
 {
 	return ipamd_checkpoint_parse(text, strlen(text), a, 2, n, more);
 }
@@ -116,7 +116,7 @@ static void test_checkpoint(void)
 	"{\"networkName\":\"aws-cni\",\"containerID\":\"ab\",\"ifName\":\"eth0\",\"" family        \
 	"\":\"" ip "\",\"allocationTimestamp\":1700000000000000000,\"metadata\":{"                 \
 	"\"k8sPodNamespace\":\"ns\",\"k8sPodName\":\"p\",\"interfacesCount\":1}}"
-	struct address a[2];
+	struct ipamd_allocation a[2];
 	char text[ADDRESS_TEXT_MAX];
 	size_t n = 9;
 	bool more = true;
@@ -124,8 +124,9 @@ static void test_checkpoint(void)
 	ok(checkpoint("{\"version\":\"vpc-cni-ipam/1\",\"allocations\":[" ONE(
 			      "ipv4", "10.0.1.7") "," ONE("ipv6", "2001:db8::7") "]}",
 	              a, &n, &more) == 0);
-	ok(n == 2 && !more && strcmp(address_format(&a[0], text), "10.0.1.7") == 0);
-	ok(strcmp(address_format(&a[1], text), "2001:db8::7") == 0);
+	ok(a[0].at == UINT64_C(1700000000) * USEC_PER_SEC);
+	ok(n == 2 && !more && strcmp(address_format(&a[0].address, text), "10.0.1.7") == 0);
+	ok(strcmp(address_format(&a[1].address, text), "2001:db8::7") == 0);
 	ok(checkpoint(
 		   "{\"allocations\":[" ONE("ipv4", "10.0.1.7") "," ONE("ipv4", "10.0.1.8") "," ONE(
 			   "ipv4", "10.0.1.9") "],\"version\":\"vpc-cni-ipam/1\"}",
@@ -146,19 +147,19 @@ static void test_environment(void)
 {
 	static const char oci[] =
 		"{\"ociVersion\":\"1.1.0\",\"process\":{\"user\":{\"uid\":0},\"args\":[\"/app/"
-	        "aws-vpc-cni\"],"
+		"aws-vpc-cni\"],"
 		"\"env\":[\"PATH=/usr/bin\",\"AWS_SECRET_ACCESS_KEY=hush\",\"ENABLE_IPv6=false\","
 		"\"ENABLE_PREFIX_DELEGATION=true\",\"WARM_PREFIX_TARGET=1\",\"WARM_IP_TARGET=x\","
 		"\"AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG=true\",\"ENABLE_POD_ENI=1\",\"MINIMUM_IP_"
-	        "TARGET=\","
+		"TARGET=\","
 		"\"AWS_ROLE_ARN=arn:aws:iam::111122223333:role/a\\u0026b\",\"WARM_ENI_TARGET=2\","
 		"\"AWS_CONTAINER_CREDENTIALS_FULL_URI=http://169.254.170.23/v1/credentials\"],"
 		"\"cwd\":\"/"
-	        "app\"},\"annotations\":{\"io.kubernetes.cri.container-name\":\"aws-node\","
+		"app\"},\"annotations\":{\"io.kubernetes.cri.container-name\":\"aws-node\","
 		"\"io.kubernetes.cri.sandbox-name\":\"aws-node-x7k2p\",\"io.kubernetes.cri.image-"
-	        "name\":"
+		"name\":"
 		"\"602401143452.dkr.ecr.us-west-2.amazonaws.com:443/"
-	        "amazon-k8s-cni:v1.23.1-eksbuild.1\"}}";
+		"amazon-k8s-cni:v1.23.1-eksbuild.1\"}}";
 	static const char env[] =
 		"A=b\0VPC_CNI_VERSION=v1.22.0\0ENABLE_IPv6=true\0WARM_IP_TARGET=7";
 	struct oci_container c;

@@ -118,12 +118,12 @@ int main(void)
 	static const char *const link[] = {"loopback", "link",           "address",
 	                                   "default",  "metadata-route", ""};
 	static const char *const cni[] = {"config", "binary", "dir", ""};
-	static const char *const eni[] = {"link", ""};
+	static const char *const eni[] = {"link", "setup", "foreign", "gone", ""};
 
 	test_words();
 	test_any(&probe_link, link, ELEMENTS(link));
 	test_any(&probe_cni_config, cni, ELEMENTS(cni));
 	test_any(&probe_eni, eni, ELEMENTS(eni));
-	test_any(&probe_limits, eni + 1, 1);
+	test_any(&probe_limits, eni + ELEMENTS(eni) - 1, 1);
 	return done();
 }

@@ -245,6 +245,61 @@ static void test_managers(void)
 	unmake(r);
 }
 
+/* What ipamd lists, beside the kernel and metadata. */
+static void test_ipamd(void)
+{
+	struct net net = picture(0);
+	struct run *r = make(&net);
+	struct ipamd_view *v = &r->node.ipamd;
+
+	/* nobody has set ens6 up */
+	net.n_rules = 0;
+	net.n_routes = 1;
+	v->n = 1;
+	v->at = r->now;
+	(void) text_format(v->enis[0].id, sizeof(v->enis[0].id), "eni-000");
+	ok(fake_run(r, &tested_eni) == 0);
+	ok(fake_find(r, "foreign", "ens6")->outcome == OUTCOME_UNKNOWN); /* not noticed yet */
+	r->now += 200 * USEC_PER_SEC;
+	v->at = r->now;
+	ok(fake_run(r, &tested_eni) == 0);
+	ok(fake_judge(r, &tested_eni, "foreign") == CODE_EniForeign);
+	/* now it lists it: the wait begins anew */
+	v->n = 2;
+	v->enis[1] = (struct ipamd_eni){.device = 1, .table = 2};
+	(void) text_format(v->enis[1].id, sizeof(v->enis[1].id), "eni-111");
+	ok(fake_run(r, &tested_eni) == 0 && !fake_find(r, "foreign", NULL));
+	ok(fake_judge(r, &tested_eni, "setup") == CODE_NONE);
+	r->now += 61 * USEC_PER_SEC;
+	ok(fake_run(r, &tested_eni) == 0);
+	ok(fake_judge(r, &tested_eni, "setup") == CODE_EniUnconfigured);
+	ok(fake_find(r, "setup", "ens6") != NULL);
+	r->now += 130 * USEC_PER_SEC; /* ipamd is silent: nothing is known */
+	ok(fake_run(r, &tested_eni) == 0 && !fake_find(r, "setup", NULL));
+	v->at = r->now;
+	v->enis[1].assigned = 2;
+	ok(fake_run(r, &tested_eni) == 0);
+	ok(fake_judge(r, &tested_eni, "setup") == CODE_EniUnconfigured); /* pods use it */
+	v->enis[1].efa = true;
+	ok(fake_run(r, &tested_eni) == 0 && !fake_find(r, "setup", NULL));
+
+	/* an ENI that only ipamd still has */
+	v->n = 3;
+	v->enis[2] = (struct ipamd_eni){.device = 2, .assigned = 5};
+	(void) text_format(v->enis[2].id, sizeof(v->enis[2].id), "eni-999");
+	ok(fake_run(r, &tested_eni) == 0);
+	ok(fake_find(r, "gone", "eni-999")->outcome == OUTCOME_UNKNOWN);
+	r->now += 15 * USEC_PER_SEC;
+	ok(fake_run(r, &tested_eni) == 0);
+	ok(fake_find(r, "gone", "eni-999")->outcome == OUTCOME_UNKNOWN); /* it said so before */
+	v->at = r->now;
+	ok(fake_run(r, &tested_eni) == 0);
+	ok(fake_judge(r, &tested_eni, "gone") == CODE_EniGone);
+	v->enis[2].assigned = 0;
+	ok(fake_run(r, &tested_eni) == 0 && !fake_find(r, "gone", NULL));
+	unmake(r);
+}
+
 /* Sixty-four ENIs, in the shape of the largest types, an hour long: never above the budget. */
 static void test_many(void)
 {
@@ -324,6 +379,7 @@ int main(void)
 	test_silent();
 	test_missing_link();
 	test_managers();
+	test_ipamd();
 	test_many();
 	test_bad_answers();
 	return done();
