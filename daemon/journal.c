@@ -154,7 +154,9 @@ static int open_log(int dir, const char *name)
 {
 	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
 
-	return fd < 0 ? -errno : fd;
+	if (fd < 0)
+		return -errno;
+	return fd;
 }
 
 /* -EBADMSG: not a journal; -ENODATA: it holds nothing yet. */
