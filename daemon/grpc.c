@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <strings.h>
+#include <sys/socket.h>
 #include <sys/un.h>
 
 #include "clock.h"
@@ -13,6 +14,7 @@ enum {
 	ANSWER_MAX = 256 * 1024,
 	QUESTION_MAX = 4096,
 	VARINT_MAX = 10,
+	SOCKET_PATH_MAX = sizeof(((struct sockaddr_un *) NULL)->sun_path),
 };
 
 struct grpc_call {
@@ -23,6 +25,7 @@ struct grpc_call {
 	grpc_done_t done;
 	void *userdata;
 	char text[160];
+	char path[SOCKET_PATH_MAX]; /* where libcurl connects */
 };
 
 bool grpc_available(void)
@@ -93,20 +96,34 @@ static void read_answer(const struct http_reply *h, struct grpc_reply *r)
 	r->status = h->grpc_status;
 }
 
-/* A peer that takes the connection and speaks something else is no gRPC server: libcurl has no
- * errno for that. */
-static void read_failure(const struct http_reply *h, struct grpc_reply *r)
+/* What a connect says at once: 0 or a positive errno. */
+static int knock(const char *path)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	_cleanup_(closep) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	memcpy(a.sun_path, path, strlen(path) + 1);
+	if (fd < 0)
+		return errno;
+	return connect(fd, (const struct sockaddr *) &a, sizeof(a)) < 0 ? errno : 0;
+}
+
+/* Where libcurl has no errno. A peer that takes the connection and speaks something else is no gRPC
+ * server. A connection that never stood, without a reason: the backlog is full (EAGAIN, which
+ * libcurl takes for "in progress"), so that nobody accepts any more; or it was closed at once. */
+static void read_failure(const struct grpc_call *c, const struct http_reply *h,
+                         struct grpc_reply *r)
 {
 	r->outcome = h->outcome;
 	r->code = h->code;
 	if (h->stage == HTTP_WAITING && h->outcome == OUTCOME_FAILED) {
 		r->outcome = OUTCOME_MALFORMED;
 		r->code = 0;
-	} else if (h->stage == HTTP_CONNECTING && h->outcome == OUTCOME_UNREACHABLE &&
-	           (h->code == 0 || h->code == EAGAIN)) {
-		/* its backlog is full, it accepts nothing more: EAGAIN, which libcurl takes for "in
-		 * progress" and finds unconnected, without an error, later */
-		r->outcome = OUTCOME_TIMEOUT;
+	} else if (h->stage == HTTP_CONNECTING && h->outcome == OUTCOME_UNREACHABLE) {
+		r->code = knock(c->path);
+		r->outcome = r->code == EAGAIN ? OUTCOME_TIMEOUT
+		             : r->code         ? outcome_from_errno(r->code)
+		                               : OUTCOME_RESET;
 	}
 }
 
@@ -120,7 +137,7 @@ static void on_http(struct http_call *http, const struct http_reply *h, void *us
 	if (h->outcome == OUTCOME_OK)
 		read_answer(h, &r);
 	else
-		read_failure(h, &r);
+		read_failure(c, h, &r);
 	c->done(c, &r, c->userdata);
 }
 
@@ -156,10 +173,8 @@ struct grpc_call *grpc_call_free(struct grpc_call *c)
 
 /* Below another root, or where the path is longer than a socket address can hold, the file is
  * opened by us, symbolic links staying below the root, and libcurl connects to that very file. */
-static int find_socket(struct grpc_call *c, const struct files *files, const char *path,
-                       char ret[static sizeof(((struct sockaddr_un *) NULL)->sun_path)])
+static int find_socket(struct grpc_call *c, const struct files *files, const char *path)
 {
-	const size_t size = sizeof(((struct sockaddr_un *) NULL)->sun_path);
 	struct stat st;
 
 	c->fd = file_open(files, path, O_PATH);
@@ -169,17 +184,17 @@ static int find_socket(struct grpc_call *c, const struct files *files, const cha
 		return -errno;
 	if (!S_ISSOCK(st.st_mode))
 		return -ENOENT;
-	if (files_is_host(files) && strlen(path) < size) {
+	if (files_is_host(files) && strlen(path) < sizeof(c->path)) {
 		(void) close(TAKE_FD(c->fd));
-		memcpy(ret, path, strlen(path) + 1);
+		memcpy(c->path, path, strlen(path) + 1);
 	} else {
-		(void) text_format(ret, size, "/proc/self/fd/%d", c->fd);
+		(void) text_format(c->path, sizeof(c->path), "/proc/self/fd/%d", c->fd);
 	}
 	return 0;
 }
 
-static int ask(struct grpc_call *c, struct http *http, const char *path, const char *method,
-               const void *message, size_t len, usec_t timeout)
+static int ask(struct grpc_call *c, struct http *http, const char *method, const void *message,
+               size_t len, usec_t timeout)
 {
 	char body[PREFIX_BYTES + QUESTION_MAX], deadline[64];
 	const char *headers[] = {"content-type: application/grpc", "te: trailers", deadline, NULL};
@@ -194,7 +209,7 @@ static int ask(struct grpc_call *c, struct http *http, const char *path, const c
 	                          .body_max = ANSWER_MAX,
 	                          .body = body,
 	                          .body_len = PREFIX_BYTES + len,
-	                          .unix_socket = path,
+	                          .unix_socket = c->path,
 	                          .http2 = true};
 
 	/* so that the server stops as well: an answer that comes later is for nobody */
@@ -212,7 +227,6 @@ int grpc_call_new(struct grpc_call **ret, struct http *http, const struct files 
                   const char *path, const char *method, const void *message, size_t len,
                   usec_t timeout, grpc_done_t done, void *userdata)
 {
-	char where[sizeof(((struct sockaddr_un *) NULL)->sun_path)];
 	struct grpc_call *c;
 	int r;
 
@@ -223,11 +237,11 @@ int grpc_call_new(struct grpc_call **ret, struct http *http, const struct files 
 		return -ENOMEM;
 	*c = (struct grpc_call){
 		.fd = -1, .started = clock_boottime(), .done = done, .userdata = userdata};
-	c->error = grpc_available() ? find_socket(c, files, path, where) : -EOPNOTSUPP;
+	c->error = grpc_available() ? find_socket(c, files, path) : -EOPNOTSUPP;
 	if (c->error < 0)
 		r = sd_event_add_defer(http_event(http), &c->failed, on_failed, c);
 	else
-		r = ask(c, http, where, method, message, len, timeout);
+		r = ask(c, http, method, message, len, timeout);
 	if (r < 0) {
 		grpc_call_free(c);
 		return r;

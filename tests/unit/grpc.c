@@ -159,6 +159,8 @@ static void speak(int fd, const char *mode)
 
 	if (strcmp(mode, "silent") == 0) {
 		pause();
+	} else if (strcmp(mode, "closed") == 0) {
+		_exit(0);
 	} else if (strcmp(mode, "http1") == 0) {
 		get(fd, h, sizeof(h));
 		put(fd, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", 47);
@@ -309,6 +311,7 @@ static void test_answers(void)
 	ok(is("gone", OUTCOME_RESET));
 	ok(is("silent", OUTCOME_TIMEOUT));
 	ok(reply.took >= 250 * USEC_PER_MSEC);
+	ok(is("closed", OUTCOME_RESET));
 }
 
 /* What connect() says, here of a file below the root and of the host's. */
