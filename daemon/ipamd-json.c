@@ -155,17 +155,18 @@ static void copy(const struct slice *s, char *ret, size_t size)
 	size_t n = 0;
 
 	for (size_t i = 0; i < s->len && n < sizeof(plain); i++) {
-		int code;
+		char c = s->p[i];
 
-		if (s->p[i] != '\\' || i + 1 == s->len) {
-			plain[n++] = s->p[i];
-		} else if (s->p[++i] == 'u' && s->len - i > 4) {
-			code = hex4(s->p + i + 1);
-			plain[n++] = code > 0 && code < 0x80 ? (char) code : '?';
-			i += 4;
-		} else {
-			plain[n++] = s->p[i];
+		if (c == '\\' && i + 1 < s->len) {
+			c = s->p[++i];
+			if (c == 'u' && s->len - i > 4) {
+				int code = hex4(s->p + i + 1);
+
+				c = code > 0 && code < 0x80 ? (char) code : '?';
+				i += 4;
+			}
 		}
+		plain[n++] = c;
 	}
 	(void) text_clean(ret, size, plain, n);
 }
@@ -284,7 +285,7 @@ static usec_t parse_time(const struct slice *s)
 		minutes = digits(zone + 4, 2);
 		if (hours < 0 || minutes < 0)
 			return 0;
-		seconds += (*zone == '+' ? -1 : 1) * (hours * 60 + minutes) * 60;
+		seconds += INT64_C(60) * (*zone == '+' ? -1 : 1) * (hours * 60 + minutes);
 	}
 	return seconds > 0 ? (usec_t) seconds * USEC_PER_SEC : 0;
 }

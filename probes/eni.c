@@ -937,7 +937,7 @@ static void finish(struct run *r)
 	observe_network(r, net);
 	observe_missing(r, net);
 	if (!net->partial)
-		compare_with_ipamd(r, n);
+		compare_with_ipamd(r, &run_node(r)->network);
 	run_end(r);
 }
 

@@ -178,49 +178,39 @@ static bool is_pod_link(const struct net_link *l)
 	return strcmp(l->kind, "veth") == 0 && strncmp(l->name, "eni", 3) == 0;
 }
 
+struct pod_link {
+	int index;
+	bool up;
+};
+
 static int compare_links(const void *a, const void *b)
 {
-	const struct net_link *const *x = a, *const *y = b;
+	const struct pod_link *x = a, *y = b;
 
-	return ((*x)->index > (*y)->index) - ((*x)->index < (*y)->index);
-}
-
-static const struct net_link *find_link(const struct net_link *const *links, size_t n, int index)
-{
-	size_t low = 0, high = n;
-
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
-
-		if (links[mid]->index < index)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < n && links[low]->index == index ? links[low] : NULL;
+	return (x->index > y->index) - (x->index < y->index);
 }
 
 static size_t add_routes(const struct net *net, struct pod *pods, size_t n)
 {
-	_cleanup_(freep) const struct net_link **links = calloc(net->n_links + 1, sizeof(*links));
+	_cleanup_(freep) struct pod_link *links = calloc(net->n_links + 1, sizeof(*links));
 	size_t n_links = 0;
 
 	if (!links)
 		return SIZE_MAX;
 	for (size_t i = 0; i < net->n_links; i++)
 		if (is_pod_link(&net->links[i]))
-			links[n_links++] = &net->links[i];
+			links[n_links++] = (struct pod_link){net->links[i].index,
+			                                     net_link_is_up(&net->links[i])};
 	qsort(links, n_links, sizeof(*links), compare_links);
 	for (size_t i = 0; i < net->n_routes; i++) {
 		const struct net_route *t = &net->routes[i];
-		const struct net_link *l;
+		const struct pod_link *l, wanted = {.index = t->oif};
 
 		if (t->table != RT_TABLE_MAIN || !is_host(&t->dst, t->dst_len))
 			continue;
-		l = find_link(links, n_links, t->oif);
+		l = bsearch(&wanted, links, n_links, sizeof(*links), compare_links);
 		if (l)
-			pods[n++] = (struct pod){
-				t->dst, (uint8_t) (HAS_ROUTE | (net_link_is_up(l) ? UP : 0))};
+			pods[n++] = (struct pod){t->dst, (uint8_t) (HAS_ROUTE | (l->up ? UP : 0))};
 	}
 	return n;
 }
