@@ -738,8 +738,7 @@ static void on_tls(struct run *r, const struct http_reply *reply, uintptr_t tag)
 	struct memory *m = run_memory(r);
 
 	/* only the handshake is of interest: kubelet's certificate is of no CA that we know */
-	m->alert = reply->outcome == OUTCOME_MALFORMED && reply->stage == HTTP_TLS &&
-	           strstr(reply->tls_error, "alert internal error");
+	m->alert = reply->stage == HTTP_TLS && strstr(reply->tls_error, "alert internal error");
 	observe_serving(r);
 	run_end(r);
 }

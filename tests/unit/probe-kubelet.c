@@ -574,7 +574,7 @@ static void test_serving(struct run *r)
 {
 	fresh(r);
 	take("/var/lib/kubelet/pki/kubelet-server-current.pem");
-	world.tls = (struct http_reply){.outcome = OUTCOME_MALFORMED, .stage = HTTP_TLS};
+	world.tls = (struct http_reply){.outcome = OUTCOME_FAILED, .stage = HTTP_TLS};
 	(void) text_format(world.tls.tls_error, sizeof(world.tls.tls_error), "%s",
 	                   "error:0A000438:SSL routines::tlsv1 alert internal error");
 	world.units[0].main_start = r->now - OFFSET - 60 * S;
@@ -589,7 +589,7 @@ static void test_serving(struct run *r)
 	r->now += 60 * S;
 	world.tls = (struct http_reply){.outcome = OUTCOME_UNTRUSTED, .stage = HTTP_TLS};
 	ok(look(r) && findings(r) == 0);
-	world.tls.outcome = OUTCOME_MALFORMED;
+	world.tls.outcome = OUTCOME_FAILED;
 	put("/var/lib/kubelet/pki/kubelet-server-current.pem", "x");
 	r->now += 60 * S;
 	ok(look(r) && findings(r) == 0 && world.tls_asked == 0);
