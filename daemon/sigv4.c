@@ -126,8 +126,7 @@ static bool number(const char *s, size_t digits, unsigned max, unsigned *ret)
 	return v <= max;
 }
 
-/* "2026-11-30T21:16:59Z", as metadata writes it. 0 when it is none. */
-static uint64_t parse_date(const char *s)
+uint64_t sigv4_date_parse(const char *s)
 {
 	unsigned y, mon, d, h, min, sec;
 
@@ -203,8 +202,8 @@ static int read_members(struct scan *s, struct credentials_said *said, struct cr
 		                         : !skip_value(s))
 			return -EBADMSG;
 	} while (take(s, ','));
-	said->updated = parse_date(updated);
-	said->expires = c->expires = parse_date(expires);
+	said->updated = sigv4_date_parse(updated);
+	said->expires = c->expires = sigv4_date_parse(expires);
 	return take(s, '}') ? 0 : -EBADMSG;
 }
 

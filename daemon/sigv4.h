@@ -26,6 +26,10 @@ struct credentials_said {
 int credentials_parse(const char *text, size_t len, struct credentials_said *ret_said,
                       struct credentials *ret);
 
+/* "2026-11-30T21:16:59Z", as metadata and Kubernetes write it: seconds since 1970, 0 when it is
+ * none. */
+uint64_t sigv4_date_parse(const char *s);
+
 enum { PRESIGNED_MAX = 8192, EKS_TOKEN_MAX = 12288 };
 
 struct presign {
