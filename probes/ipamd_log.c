@@ -372,7 +372,7 @@ static enum outcome how_it_failed(struct text line, enum outcome otherwise)
 
 /* ---- what a line changes ---- */
 
-static void raise_trouble(struct memory *m, enum trouble_kind k, usec_t at, struct text line)
+static struct trouble *touch(struct memory *m, enum trouble_kind k, usec_t at)
 {
 	struct trouble *t = &m->troubles[k];
 	usec_t lasts = kinds[k].lasts_s * USEC_PER_SEC;
@@ -383,6 +383,14 @@ static void raise_trouble(struct memory *m, enum trouble_kind k, usec_t at, stru
 		t->over_starts = true;
 	t->last = at;
 	t->seen++;
+	t->outcome = kinds[k].outcome;
+	return t;
+}
+
+static void raise_trouble(struct memory *m, enum trouble_kind k, usec_t at, struct text line)
+{
+	struct trouble *t = touch(m, k, at);
+
 	t->outcome = how_it_failed(line, kinds[k].outcome);
 	find_api(line, t->api, sizeof(t->api));
 	find_principal(line, t->principal, sizeof(t->principal));
@@ -507,8 +515,7 @@ static void apply(struct run *r, size_t rule, usec_t at, struct text line)
 			raise_kind(m, rules[rule].kind, at, line);
 		break;
 	case NOTE:
-		raise_trouble(m, rules[rule].kind, at, line);
-		m->troubles[rules[rule].kind].outcome = kinds[rules[rule].kind].outcome;
+		(void) touch(m, rules[rule].kind, at);
 		break;
 	case CLEAR:
 		m->troubles[rules[rule].kind].cleared = at;
