@@ -30,7 +30,7 @@ enum {
 };
 
 static const usec_t STEP_TIME = USEC_PER_MSEC, RETRY_FIRST = 2 * USEC_PER_MSEC,
-		    RETRY_MOST = 100 * USEC_PER_MSEC, PATIENCE = 2 * USEC_PER_SEC;
+		    RETRY_MOST = 100 * USEC_PER_MSEC, PATIENCE = USEC_PER_SEC;
 
 enum kind { NUMBERED, DATED }; /* log.1 is younger than log.2; log-2026-08-20.log sorts by name */
 

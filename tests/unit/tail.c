@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <zlib.h>
 
 #include "clock.h"
@@ -13,6 +15,23 @@
 #define LOG "/log/ipamd.log"
 
 static char base[64];
+
+/* A disk that brings nothing, so many times; or one that knows no reading without waiting. */
+static struct {
+	unsigned silent;
+	bool old;
+	unsigned asked;
+} disk;
+
+ssize_t preadv2(int fd, const struct iovec *v, int n, off_t at, int flags)
+{
+	disk.asked++;
+	if (disk.old && flags)
+		return errno = EOPNOTSUPP, -1;
+	if (disk.silent > 0)
+		return disk.silent--, errno = EAGAIN, -1;
+	return syscall(SYS_preadv2, fd, v, n, at, 0, flags);
+}
 
 /* What one reading gave: every line and a '|' after it. */
 struct reader {
@@ -401,6 +420,31 @@ static void test_archive_steps(struct reader *r)
 	printf("# the loop was held %llu us at most\n", (unsigned long long) r->worst);
 }
 
+static void test_disk(struct reader *r)
+{
+	usec_t before;
+
+	begin(r);
+	put_many(10000, 1);
+	disk.silent = 3;
+	look(r);
+	ok(r->lines == 10000 && r->end.error == 0 && disk.silent == 0);
+	append(LOG, "more\n");
+	disk.silent = 100000;
+	before = clock_boottime();
+	look(r);
+	ok(r->end.error == -ETIMEDOUT && r->lines == 0 && r->done == 1);
+	ok(clock_boottime() - before < 10 * USEC_PER_SEC && disk.silent > 99900);
+	disk.silent = 2; /* it has come back, and nothing was lost */
+	ok(gives(r, "more|") && !r->end.rotated && !r->end.skipped);
+	disk.old = true;
+	r->where = (struct tail){0};
+	disk.asked = 0;
+	look(r);
+	ok(r->lines == 10001 && r->end.error == 0 && disk.asked > 0);
+	disk.old = false;
+}
+
 static void test_bad(struct reader *r)
 {
 	struct tail_read *t = NULL;
@@ -446,6 +490,7 @@ int main(void)
 	test_search(r);
 	test_steps(r);
 	test_archive_steps(r);
+	test_disk(r);
 	test_bad(r);
 	(void) nftw(base, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 	sd_event_unref(r->event);
