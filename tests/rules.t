@@ -27,6 +27,13 @@ tolower toupper isdigit isalpha isalnum isspace isxdigit __ctype_b_loc __ctype_t
 __memcpy_chk __memmove_chk __memset_chk __mempcpy_chk __strcpy_chk __strncpy_chk __strcat_chk __stpcpy_chk __snprintf_chk __vsnprintf_chk
 __explicit_bzero_chk __stack_chk_fail __chk_fail __assert_fail _GLOBAL_OFFSET_TABLE_ __errno_location
 """.split())
+# libyaml and libcrypto on what lies in memory.
+PURE |= set("""
+yaml_parser_initialize yaml_parser_set_input_string yaml_parser_parse yaml_parser_load yaml_parser_delete yaml_event_delete
+yaml_document_delete yaml_document_get_node yaml_document_get_root_node
+EVP_ENCODE_CTX_new EVP_ENCODE_CTX_free EVP_DecodeInit EVP_DecodeUpdate EVP_DecodeFinal
+BIO_new_mem_buf BIO_free PEM_read_bio d2i_X509 X509_free CRYPTO_free CRYPTO_clear_free ERR_clear_error
+""".split())
 CLOCKS = set("clock_gettime clock_getres time gettimeofday timespec_get ftime clock times getrusage sd_event_now "
              "localtime localtime_r nanosleep clock_nanosleep usleep sleep".split())
 # What a probe may call of ours beside run_*() and pure functions: reading, through the root that the run gives it.
