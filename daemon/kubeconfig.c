@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
 #include <stdarg.h>
 #include <yaml.h>
 
@@ -347,4 +350,36 @@ int kubeconfig_parse(const char *text, size_t len, struct kubeconfig *ret, char 
 void kubeconfig_done(struct kubeconfig *k)
 {
 	free(TAKE(k->ca_pem));
+}
+
+static bool is_certificate(const unsigned char *der, long len)
+{
+	X509 *x = d2i_X509(NULL, &der, len);
+	bool good = x != NULL;
+
+	X509_free(x);
+	return good;
+}
+
+size_t kubeconfig_certificates(const char *pem, size_t len)
+{
+	BIO *bio = len > INT32_MAX ? NULL : BIO_new_mem_buf(pem, (int) len);
+	char *name, *header;
+	unsigned char *data;
+	size_t n = 0;
+	bool bad = !bio;
+	long size;
+
+	while (!bad && PEM_read_bio(bio, &name, &header, &data, &size)) {
+		if (strcmp(name, PEM_STRING_X509) == 0) {
+			bad = !is_certificate(data, size);
+			n += !bad;
+		}
+		OPENSSL_free(name);
+		OPENSSL_free(header);
+		OPENSSL_clear_free(data, (size_t) size);
+	}
+	BIO_free(bio);
+	ERR_clear_error();
+	return bad ? 0 : n;
 }

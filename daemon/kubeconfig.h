@@ -29,3 +29,7 @@ extern const char *const kubeconfig_paths[];
 int kubeconfig_parse(const char *text, size_t len, struct kubeconfig *ret, char *ret_error,
                      size_t error_size);
 void kubeconfig_done(struct kubeconfig *k);
+
+/* How many certificates a PEM text holds. 0 as well when one of them cannot be read: kubelet then
+ * takes none. Pure. */
+size_t kubeconfig_certificates(const char *pem, size_t len);

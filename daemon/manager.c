@@ -497,10 +497,9 @@ static void release_waiting(struct manager *m, const struct probe *p, usec_t now
 		if (!s->waiting || strcmp(s->probe->after, p->name) != 0)
 			continue;
 		s->waiting = false;
-		s->schedule.due =
-			s->probe->spread && m->context.mode == SCHEDULE_DAEMON
-				? schedule_next(&s->schedule, SCHEDULE_DAEMON, PACE_CALM, now)
-				: now;
+		s->schedule.due = m->context.mode == SCHEDULE_DAEMON
+		                          ? schedule_first(&s->schedule, s->probe, now)
+		                          : now;
 	}
 }
 

@@ -24,6 +24,7 @@
 #include "netlink.h"
 #include "node.h"
 #include "sigv4.h"
+#include "sockdiag.h"
 #include "tail.h"
 #include "toml.h"
 #include "userdata.h"
@@ -35,7 +36,13 @@ struct words {
 	char summary[SUMMARY_MAX]; /* one line with the evidence that decided it */
 };
 
-enum { PROBE_CODES_MAX = 24, PROBE_WATCH_MAX = 16, PROBE_UNITS_MAX = 12, PROBE_ASKED_MAX = 12 };
+enum {
+	PROBE_CODES_MAX = 24,
+	PROBE_WATCH_MAX = 16,
+	PROBE_UNITS_MAX = 12,
+	PROBE_ASKED_MAX = 12,
+	PROBE_SLOTS_MAX = 8,
+};
 
 struct probe {
 	const char *name;
@@ -55,10 +62,12 @@ struct probe {
 	 * much to look at all the time. Closed by CODE_NONE. No two such looks within ask_every. */
 	enum code asked_by[PROBE_ASKED_MAX];
 	usec_t ask_every;
+	/* A slot's interval is so many times `every`; 0 means 1. */
+	uint8_t rarer[PROBE_SLOTS_MAX];
 	bool on_net;      /* a link, address, rule or route that changes wakes it */
 	bool leaves_node; /* sends packets that leave the node: has a switch of its own */
-	bool spread; /* its first look waits for its own place in the interval too: thousands share
-	                what it looks at */
+	bool spread;    /* its first look waits for a place of its own within 20 s: thousands share
+	                   what it looks at */
 	bool needs_ec2; /* skipped where the host is known not to be EC2 */
 	usec_t grace;   /* while the node is up for less, what it finds is "starting" */
 	int (*start)(struct run *r); /* 0, or a negative errno: the run ends as UNKNOWN */
@@ -149,6 +158,8 @@ int run_grpc(struct run *r, const char *socket, const char *method, const void *
 int run_timer(struct run *r, usec_t after, run_timer_t done, uintptr_t tag);
 /* The kernel's links, addresses, rules, routes; at most max_age old while nothing changed. */
 int run_net(struct run *r, usec_t max_age, const struct net **ret);
+/* See sockdiag.h. */
+int run_sockets(struct run *r, const struct address *to, uint16_t port, struct tcp_sockets *ret);
 /* Tells a local block from a silent far side without privilege (facts/lab.md section 9): sends one
  * empty datagram. Returns 0 when it left this node or none could be made, else the positive errno
  * that stopped it. */

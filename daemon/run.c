@@ -569,6 +569,11 @@ int run_net(struct run *r, usec_t max_age, const struct net **ret)
 	return netlink_snapshot(r->context->netlink, clock_boottime(), max_age, ret);
 }
 
+int run_sockets(struct run *r, const struct address *to, uint16_t port, struct tcp_sockets *ret)
+{
+	return sockdiag_tcp(to, port, ret);
+}
+
 int run_local_block(struct run *r, const struct address *to, uint16_t port)
 {
 	union {

@@ -35,6 +35,9 @@ static usec_t length(const struct schedule_slot *s, enum interval i)
 	                      : 250 * USEC_PER_MSEC;
 }
 
+/* What thousands share is looked at for the first time within this: a verdict waits for it. */
+static const usec_t first_within = 20 * USEC_PER_SEC;
+
 unsigned schedule_confirm(enum schedule_mode mode)
 {
 	return mode == SCHEDULE_CHECK ? CONFIRM_CHECK : CONFIRM_DAEMON;
@@ -48,12 +51,19 @@ static usec_t on_grid(const struct schedule_slot *s, usec_t interval, usec_t t)
 	return t + interval - since;
 }
 
+usec_t schedule_first(const struct schedule_slot *s, const struct probe *p, usec_t now)
+{
+	return p->spread ? now + (on_grid(s, s->every, now) - now) % first_within : now;
+}
+
 void schedule_init(struct schedule_slot *s, const struct probe *p, unsigned slot, uint64_t seed,
                    usec_t every, usec_t now)
 {
-	unsigned slots = p->slots ? p->slots : 1;
+	unsigned slots = p->slots ? p->slots : 1, rarer = 1;
 
-	*s = (struct schedule_slot){.every = every ? every : p->every,
+	if (slot < PROBE_SLOTS_MAX && p->rarer[slot])
+		rarer = p->rarer[slot];
+	*s = (struct schedule_slot){.every = (every ? every : p->every) * rarer,
 	                            .retry = p->retry ? p->retry : USEC_PER_SEC};
 	s->failing = p->failing ? p->failing : s->every / 2;
 	if (s->failing > s->every)
@@ -65,7 +75,7 @@ void schedule_init(struct schedule_slot *s, const struct probe *p, unsigned slot
 	/* One place for all probes of a machine: to wake up with cold caches costs more than most
 	 * looks do, and what several of them find together is one pass. */
 	s->phase = (seed + slot * (s->every / slots)) % s->every;
-	s->due = p->spread ? on_grid(s, s->every, now) : now;
+	s->due = schedule_first(s, p, now);
 }
 
 usec_t schedule_next(const struct schedule_slot *s, enum schedule_mode mode, enum pace pace,

@@ -33,6 +33,8 @@ unsigned schedule_confirm(enum schedule_mode mode);
  * different moments. every 0: the probe's own. */
 void schedule_init(struct schedule_slot *s, const struct probe *p, unsigned slot, uint64_t seed,
                    usec_t every, usec_t now);
+/* When the first look is due of a slot that may look from now on. */
+usec_t schedule_first(const struct schedule_slot *s, const struct probe *p, usec_t now);
 /* After a look. */
 usec_t schedule_next(const struct schedule_slot *s, enum schedule_mode mode, enum pace pace,
                      usec_t now);

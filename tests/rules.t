@@ -32,23 +32,17 @@ PURE |= set("""
 yaml_parser_initialize yaml_parser_set_input_string yaml_parser_parse yaml_parser_load yaml_parser_delete yaml_event_delete
 yaml_document_delete yaml_document_get_node yaml_document_get_root_node
 EVP_ENCODE_CTX_new EVP_ENCODE_CTX_free EVP_DecodeInit EVP_DecodeUpdate EVP_DecodeFinal
-BIO_new_mem_buf BIO_free PEM_read_bio d2i_X509 X509_free CRYPTO_free CRYPTO_clear_free ERR_clear_error
+EVP_Digest EVP_Q_mac EVP_sha256 BIO_new_mem_buf BIO_free PEM_read_bio d2i_X509 X509_free CRYPTO_free CRYPTO_clear_free ERR_clear_error
 """.split())
 CLOCKS = set("clock_gettime clock_getres time gettimeofday timespec_get ftime clock times getrusage sd_event_now "
-             "localtime localtime_r nanosleep clock_nanosleep usleep sleep".split())
+             "adjtimex clock_adjtime ntp_adjtime ntp_gettime localtime localtime_r nanosleep clock_nanosleep usleep sleep".split())
 # What a probe may call of ours beside run_*() and pure functions: reading, through the root that the run gives it.
-READS = set("file_read file_read_line file_list file_each file_read_end file_stat limits_lookup "
-            "limits_card_enis containerd_config_read clock_ask_kernel files_is_host _ igest _mac _sha256 "
-            "adjtimex clock_adjtime ntp_adjtime ntp_gettime".split())
+READS = set("file_read file_read_line file_list file_each file_read_end file_stat limits_lookup limits_card_enis "
+            "containerd_config_read clock_ask_kernel files_is_host".split())
 
 
 def pure_external(name):
     if name in PURE:
-        return True
-    # libyaml's documents and libcrypto's codecs, digests and HMAC work on memory alone
-    if name.startswith("yaml_") and not re.search(r"file|handler", name):
-        return True
-    if re.match(r"EVP_(De|En)code|EVP_ENCODE_CTX_|EVP_Digest|EVP_MD_|EVP_sha256$|EVP_MAC_|EVP_Q_|HMAC|SHA256|CRYPTO_memcmp$|OSSL_PARAM_", name):
         return True
     return name.startswith("json_") and not re.search(r"file|loadf|dumpf|fd\b|callback|alloc_funcs|seed", name)
 

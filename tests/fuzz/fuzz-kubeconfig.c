@@ -15,6 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct kubeconfig k = {0};
 	char error[96] = "";
 
+	(void) kubeconfig_certificates((const char *) data, size);
 	if (kubeconfig_parse((const char *) data, size, &k, error, sizeof(error)) < 0) {
 		assert(error[0] && clean(error) && !k.ca_pem);
 		return 0;

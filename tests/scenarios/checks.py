@@ -570,6 +570,64 @@ def _(w):
     w.resolv_empty()
 
 
+# ---- the API server ----
+
+def api_server(name, root, set_up, *words, **options):
+    """A fault of the cluster's API server alone: one root, these words, and AWS is as it was."""
+
+    def more(w, report, fail):
+        says(*words)(w, report, fail)
+        endpoints_seen(w, report, fail)
+
+    broken("apiserver/" + name, root, more=more, **options)(set_up)
+
+
+api_server("no-answer", "ApiServerTimeout", lambda w: w.api_drop(), "10.0.", "no connection in 1.0 s")
+api_server("refused", "ApiServerRefused", lambda w: w.api_refused(), "refused")
+api_server("name-not-there", "ApiServerUnresolvable", lambda w: w.api_unresolvable(),
+           "10.0.0.2 NXDOMAIN", "169.254.169.253 NXDOMAIN")
+api_server("name-not-forwarded", "ApiServerUnresolvable", lambda w: w.api_servfail(servers=["10.0.0.2"]),
+           "10.0.0.2 SERVFAIL", "169.254.169.253 resolves it")
+api_server("cluster-made-anew", "ApiServerUntrusted", lambda w: w.api_other_cluster(), "cluster CA",
+           'issuer "kubernetes"')
+api_server("intercepted", "ApiServerUntrusted", lambda w: w.api_intercepted(), "Inspection CA")
+api_server("expired", "ApiServerUntrusted", lambda w: w.api_expired(), "expired")
+api_server("another-name", "ApiServerUntrusted", lambda w: w.api_wrong_name(), "hostname mismatch")
+api_server("resets-tls", "ApiServerRefused", lambda w: w.api_rst(), "TLS handshake")
+api_server("tls-stalls", "ApiServerTimeout", lambda w: w.api_tls_stall(), "no TLS answer")
+api_server("hangs", "ApiServerFailing", lambda w: w.api_hang(), "no answer to GET /livez")
+api_server("answers-503", "ApiServerFailing", lambda w: w.api_http(503), "503")
+api_server("ca-absent", "ClusterCaInvalid", lambda w: w.cluster_ca_absent(), "ca.crt is absent",
+           subject="/etc/kubernetes/pki/ca.crt")
+api_server("ca-empty", "ClusterCaInvalid", lambda w: w.cluster_ca(""), "no certificate (0 bytes)",
+           subject="/etc/kubernetes/pki/ca.crt")
+api_server("arguments-shifted", "ClusterCaInvalid",
+           lambda w: w.kubeconfig("- world", "- --enable-docker-bridge"), "--enable-docker-bridge",
+           subject="/var/lib/kubelet/kubeconfig")
+api_server("kubeconfig-broken", "ClusterCaInvalid", lambda w: w.kubeconfig("clusters:", "clusters: ["), "cannot be used",
+           subject="/var/lib/kubelet/kubeconfig")
+
+
+@sound("sound/api-server-without-anonymous-access")
+def _(w):
+    """401 to GET /livez is an answer."""
+    w.api_livez(401)
+
+
+@sound("sound/one-address-of-the-api-server-dead", more=seen("apiserver", "ok", "skipped", "unknown"))
+def _(w):
+    """The kubelet goes on to the other address, and so do we."""
+    w._nft(w.aws, "input", "ip daddr 10.0.2.90 tcp dport 443 drop")
+
+
+@sound("sound/kubeconfig-of-al2-not-filled-in", al2=True)
+def _(w):
+    """The image's template names no server yet; nothing has failed."""
+    host = w.api_host()
+    w.kubeconfig("https://" + host, "MASTER_ENDPOINT")
+    w.cluster_ca_absent()
+
+
 # ---- endpoints ----
 
 @broken("endpoint/drop-all", "EndpointTimeout", subject="all", more=says("private"))

@@ -16,7 +16,8 @@ from .table import daemon
 
 DOCUMENT = "dynamic/instance-identity/document"
 EVIL = "\x1b]0;x\x07\x1b[31m\x9b1m%s%n\"\\\x00\x7f"
-OURS = re.compile(r"(ec2|sts)(-fips)?\.[a-z0-9-]+\.amazonaws\.com(\.cn)?")
+OURS = re.compile(r"((ec2|sts|s3)(-fips)?|eks|api\.ecr|\d{12}\.dkr\.ecr|[0-9a-f]{32}\.gr7)"
+                  r"\.[a-z0-9-]+(\.eks)?\.amazonaws\.com(\.cn)?")
 
 
 def width(line):
@@ -433,7 +434,7 @@ def _(w):
     w.not_ec2()
     d = run(w)
     d.wait_status("all probes have looked", lambda s: s["verdict"]["state"] == "healthy" and
-                  any(p["name"] == "endpoint" for p in s["probes"]))
+                  any(p["name"] == "endpoint" for p in s["probes"]), timeout=30)
     d.wait("metrics", lambda: not contract.metrics(w.tree.read("run/nodewhy/metrics.prom").decode()),
            timeout=1)
     assert d.stop() == 0

@@ -55,14 +55,14 @@ static void other_forms(void)
 		"\"certificate-authority\": \"/x\", \"insecure-skip-tls-verify\": true,"
 		"\"certificate-authority-data\": \"aGVs\\nbG8=\"}}],"
 		"\"contexts\": [{\"name\": \"c\", \"context\": {\"cluster\": \"b\", \"user\": "
-	        "\"u\"}}],"
+		"\"u\"}}],"
 		"\"current-context\": \"c\", \"users\": [{\"name\": \"v\", \"user\": {}},"
 		"{\"name\": \"u\", \"user\": {\"token\": \"MARKER\", \"client-certificate-data\": "
-	        "\"eA==\","
+		"\"eA==\","
 		"\"client-key-data\": \"MARKER\", \"exec\": {\"command\": "
-	        "\"/usr/bin/aws-iam-authenticator\","
+		"\"/usr/bin/aws-iam-authenticator\","
 		"\"args\": [\"token\", \"-i\", \"my-cluster\", \"--region=cn-north-1\", \"-r\", "
-	        "\"arn:x\"]}}}]}";
+		"\"arn:x\"]}}}]}";
 	static const char alias[] =
 		"clusters:\n- &a\n  name: x\n  cluster: &c {server: 'https://A.gr7.eks-cluster."
 		"eu-west-3.api.aws', more: *c, back: *a}\n- {name: y, cluster: *c}\n"
@@ -125,8 +125,8 @@ static void refused(void)
 		"clusters: []",
 		"clusters: [{name: a, cluster: {}}, {name: b, cluster: {}}]",
 		"clusters: [{name: a, cluster: {}}]\ncurrent-context: b",
-		"clusters: [{name: a, cluster: {}}]\ncontexts: [{name: b, context: {cluster: c}}]\n"
-		"current-context: b",
+		"clusters: [{name: a}]\ncontexts: [{name: b, context: {cluster: "
+		"c}}]\ncurrent-context: b",
 		"clusters: [{cluster: {certificate-authority-data: '***'}}]",
 		"clusters: *none",
 		"\xff\xfe\xff",
@@ -151,8 +151,38 @@ static void refused(void)
 	ok(kubeconfig_parse(big, KUBECONFIG_FILE_MAX + 1, &k, error, sizeof(error)) == -EBADMSG);
 }
 
+static const char certificate[] =
+	"-----BEGIN CERTIFICATE-----\n"
+	"MIIBjzCCATWgAwIBAgIUIESe7HWA0SMSrGDgUOETF+fyM3QwCgYIKoZIzj0EAwIw\n"
+	"FTETMBEGA1UEAwwKa3ViZXJuZXRlczAeFw0yNjExMzAyMzE2MTNaFw0yNzAxMjky\n"
+	"MzE2MTNaMBUxEzARBgNVBAMMCmt1YmVybmV0ZXMwWTATBgcqhkjOPQIBBggqhkjO\n"
+	"PQMBBwNCAATogFMeKDYoHuc+k5rsoC0vZroBEv6GkfnRaStN+KJ5Eeobqi5PJ8w7\n"
+	"i+k8FN57DBUMgn2S8Zn5WYiUVnHhgGfTo2MwYTAdBgNVHQ4EFgQUgM975uss+wAJ\n"
+	"oUXPBK0PDXmFqmIwHwYDVR0jBBgwFoAUgM975uss+wAJoUXPBK0PDXmFqmIwDwYD\n"
+	"VR0TAQH/BAUwAwEB/zAOBgNVHQ8BAf8EBAMCAQYwCgYIKoZIzj0EAwIDSAAwRQIg\n"
+	"By13eExOLdkO+j2aoQm2n8atLFGFzRCfDCQuTt4yPg4CIQDvrOYLDVt6jMgNdG/H\n"
+	"mwjHlG3a7B6O49UWOqkzNcnhHw==\n"
+	"-----END CERTIFICATE-----\n";
+
+static void certificates(void)
+{
+	char text[4096];
+	int n = snprintf(text, sizeof(text), "a comment\n%s\n%s", certificate, certificate);
+
+	ok(kubeconfig_certificates(certificate, strlen(certificate)) == 1);
+	ok(kubeconfig_certificates(text, (size_t) n) == 2);
+	ok(kubeconfig_certificates("", 0) == 0);
+	ok(kubeconfig_certificates("-----BEGIN CERTIFICATE-----\n", 28) == 0);
+	ok(kubeconfig_certificates(certificate, strlen(certificate) / 2) == 0);
+	n = snprintf(text, sizeof(text),
+	             "%s-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n",
+	             certificate);
+	ok(kubeconfig_certificates(text, (size_t) n) == 0);
+}
+
 int main(void)
 {
+	certificates();
 	al2023();
 	other_forms();
 	arguments();

@@ -10,6 +10,8 @@ static const struct probe shared = {.name = "endpoint",
                                     .retry = 2 * USEC_PER_SEC,
                                     .slots = 2,
                                     .spread = true};
+static const struct probe uneven = {
+	.name = "apiserver", .every = 20 * USEC_PER_SEC, .slots = 2, .rarer = {[1] = 3}};
 static const struct probe own = {.name = "imds", .every = 5 * USEC_PER_SEC};
 
 static void test_one(void)
@@ -50,6 +52,13 @@ static void test_one(void)
 	ok(schedule_next(&s, SCHEDULE_CHECK, PACE_UNSURE, t) < t + USEC_PER_SEC);
 	schedule_init(&s, &own, 0, 42, 60 * USEC_PER_SEC, t);
 	ok(s.every == 60 * USEC_PER_SEC);
+	schedule_init(&s, &uneven, 0, 42, 0, t);
+	ok(s.every == 20 * USEC_PER_SEC);
+	schedule_init(&s, &uneven, 1, 42, 0, t);
+	ok(s.every == 60 * USEC_PER_SEC && s.phase < s.every);
+	schedule_init(&s, &uneven, 1, 42, 5 * USEC_PER_SEC,
+	              t); /* what is configured is scaled too */
+	ok(s.every == 15 * USEC_PER_SEC);
 }
 
 static unsigned most(const unsigned *looks, unsigned from, unsigned to)
