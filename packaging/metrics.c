@@ -7,6 +7,27 @@
 
 #include "sink.h"
 
+/* A replay has no use for these: the daemon has them from metadata and the kernel. */
+static void read_network(struct network *ret, const json_t *j)
+{
+	const struct {
+		const char *key;
+		int *value;
+	} counts[] = {
+		{"enis_attached", &ret->enis_attached},       {"enis_max", &ret->enis_max},
+		{"ips_assigned", &ret->ips_assigned},         {"ips_max", &ret->ips_max},
+		{"pod_ips_in_use", &ret->pod_ips_in_use},     {"max_pods", &ret->max_pods},
+		{"max_pods_by_type", &ret->max_pods_by_type},
+	};
+
+	for (size_t i = 0; i < ELEMENTS(counts); i++) {
+		const json_t *value = json_object_get(j, counts[i].key);
+
+		*counts[i].value = json_is_integer(value) ? (int) json_integer_value(value) : -1;
+	}
+	ret->known = json_is_object(j);
+}
+
 int main(int argc, char **argv)
 {
 	_cleanup_(freep) struct observation *seen = calloc(LEDGER_MAX, sizeof(*seen));
@@ -33,6 +54,8 @@ int main(int argc, char **argv)
 	if (in)
 		r = report_observations_from_json(in, seen, judged, LEDGER_MAX, &n, &node, &now,
 		                                  why, sizeof(why));
+	if (r == 0)
+		read_network(&node.network, json_object_get(in, "network"));
 	json_decref(in);
 	if (r < 0) {
 		(void) fprintf(stderr, "%s: %s\n", argv[1], why);
