@@ -819,18 +819,6 @@ static void observe_lost(struct run *r)
 
 /* ---- the look ---- */
 
-static bool has_vpc_cni(struct run *r)
-{
-	static const char *const signs[] = {DIR_LOGS, "/etc/cni/net.d/10-aws.conflist",
-	                                    "/opt/cni/bin/aws-cni"};
-	struct stat st;
-
-	for (size_t i = 0; i < ELEMENTS(signs); i++)
-		if (file_stat(run_files(r), signs[i], &st) == 0)
-			return true;
-	return false;
-}
-
 /* Of the address layer: that there is a log says nothing of whether the CNI is ready. */
 static void observe_log(struct run *r)
 {
@@ -934,11 +922,14 @@ static int read_next(struct run *r, enum file file)
 static int start(struct run *r)
 {
 	struct state *s = run_state(r);
+	struct stat st;
 	int e;
 
-	if (run_node(r)->hybrid || !has_vpc_cni(r)) {
+	/* the kubelet makes the directory for the first aws-node pod */
+	e = file_stat(run_files(r), DIR_LOGS, &st);
+	if (run_node(r)->hybrid || e == -ENOENT) {
 		observation_detail(run_observe(r, LAYER_ADDRESS, "log", "", OUTCOME_SKIPPED, 0),
-		                   "no VPC CNI here");
+		                   "no " DIR_LOGS ": aws-node has not been here");
 		run_end(r);
 		return 0;
 	}

@@ -239,7 +239,7 @@ static void test_absent(void)
 	struct run *r = make();
 
 	ok(finds(r, CODE_NONE, NULL) && seen(r, "log")->outcome == OUTCOME_SKIPPED);
-	put_file("etc/cni/net.d/10-aws.conflist", "{}");
+	put_file("var/log/aws-routed-eni/ebpf-sdk.log", "");
 	ok(finds(r, CODE_NONE, NULL) && seen(r, "log")->outcome == OUTCOME_UNKNOWN);
 	ok(seen(r, "log")->code == ENOENT && r->n_seen == 1);
 	start_ipamd(10);
