@@ -25,6 +25,8 @@ systemctl status --no-pager nodewhy
 systemctl show nodewhy -p NRestarts,Type,User,StatusText,WatchdogUSec,ActiveEnterTimestampMonotonic >/out/show
 systemctl show basic.target -p ActiveEnterTimestampMonotonic >/out/basic
 for i in $(seq 300); do grep -q '"state": *"healthy"' /run/nodewhy/status.json 2>/dev/null && break; sleep 0.1; done
+# What needs the journal, which begins after us, or more of metadata than one minute's budget, is told at a later look.
+for i in $(seq 200); do grep -q '"outcome": *"unknown"' /run/nodewhy/status.json || break; sleep 0.5; done
 cp /run/nodewhy/status.json /out/status.json
 ls -l /run/nodewhy /run/nodewhy/conditions >/out/files
 sh /usr/share/nodewhy/npd/nodewhy-condition DnsProblem >/out/hook
@@ -64,7 +66,7 @@ After=basic.target
 Type=oneshot
 ExecStart=/bin/sh /out/test.sh
 ExecStopPost=/bin/systemctl poweroff --no-block
-TimeoutStartSec=90
+TimeoutStartSec=200
 """
 # $1: work directory, $2: network namespace, $3...: control group directories that are ours
 OUTSIDE = r"""
@@ -153,13 +155,14 @@ def boot(work, netns):
 
     try:
         return subprocess.run(["unshare", "-m", "--propagation", "private", "bash", "-c", OUTSIDE, "bash", work, netns], preexec_fn=enter,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=150)
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
     finally:
         remove_groups(groups)
 
 
 def outcomes(report):
-    return {(p["name"], p["subject"], p["aspect"]): p["outcome"] for p in report["probes"]}
+    """But of the probes that a daemon asks only when something calls for it."""
+    return {(p["name"], p["subject"], p["aspect"]): p["outcome"] for p in report["probes"] if p["name"] not in ("sts", "subnet")}
 
 
 def judge(t, out):
