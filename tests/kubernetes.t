@@ -205,6 +205,7 @@ def run_confined(t, c, mounts):
         os.mkdir(f"{d}/host/private", 0o700)
         os.chown(f"{d}/host/private", 65534, 65534)
         env = dict(os.environ, T=d, CAPS=",+".join(x.lower() for x in c["securityContext"]["capabilities"]["add"]))
+        env["ASAN_OPTIONS"] = "detect_leaks=0"  # finding leaks takes ptrace, which these limits forbid
         args = [a.replace("/host", d + "/host") for a in c["args"]]
         with open(f"{d}/log", "w") as log:
             p = subprocess.Popen(["unshare", "-mn", "--propagation", "private", "sh", "-c", CONFINED, "sh", os.path.abspath(NODEWHY), *args],
