@@ -1,4 +1,5 @@
 /* One line a probe, in causal order. This list is the table of contents of the daemon. */
+PROBE(host)
 PROBE(link)
 PROBE(imds)
 PROBE(imds_hop_limit)

@@ -8,7 +8,7 @@
 /* After this, a runtime that says that it is starting is one that does not come up. */
 #define STARTING_MAX (30 * USEC_PER_SEC)
 /* The kubelet tries a pull again after at most 5 minutes: two of them without a line is over. */
-#define PULL_VALID (10 * 60 * USEC_PER_SEC)
+#define PULL_VALID (600 * USEC_PER_SEC)
 /* An image that was there is looked for once a minute: only garbage collection takes it away. */
 #define IMAGE_VALID    (55 * USEC_PER_SEC)
 #define DEFAULT_SOCKET "/run/containerd/containerd.sock"

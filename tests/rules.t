@@ -30,7 +30,7 @@ __explicit_bzero_chk __stack_chk_fail __chk_fail __assert_fail _GLOBAL_OFFSET_TA
 CLOCKS = set("clock_gettime clock_getres time gettimeofday timespec_get ftime clock times getrusage sd_event_now "
              "localtime localtime_r nanosleep clock_nanosleep usleep sleep".split())
 # What a probe may call of ours beside run_*() and pure functions: reading, through the root that the run gives it.
-READS = set("file_read file_read_line file_list file_stat limits_lookup limits_card_enis containerd_config_read files_is_host".split())
+READS = set("file_read file_read_line file_list file_stat limits_lookup limits_card_enis file_statvfs containerd_config_read files_is_host ethtool_read".split())
 
 
 def pure_external(name):
