@@ -484,11 +484,13 @@ static const char *excuse(struct run *r, const struct state *s, enum outcome *re
 		                       run_now(r) < u->inactive_exit + STARTING_MAX
 		               ? "containerd is starting"
 		               : NULL;
-	*ret = OUTCOME_UNKNOWN;
 	/* without systemd's word: a runtime that was set up and made its directory was there */
-	if (s->inode == 0 && !(s->config_found && exists(r, "/run/containerd")))
-		return "cannot tell: no bus to ask, and no trace of containerd";
-	return NULL;
+	if (s->inode || (s->config_found && exists(r, "/run/containerd")))
+		return NULL;
+	if (u->error == 0)
+		return "neither a containerd.service nor a trace of it";
+	*ret = OUTCOME_UNKNOWN;
+	return "cannot tell: no bus to ask, and no trace of containerd";
 }
 
 static void tell_status(struct run *r, struct state *s, struct memory *m)
