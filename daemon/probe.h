@@ -12,6 +12,7 @@
 #include "containerd.h"
 #include "dns.h"
 #include "eni-limits.h"
+#include "ethtool.h"
 #include "file.h"
 #include "grpc.h"
 #include "hop.h"

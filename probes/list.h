@@ -1,5 +1,6 @@
 /* One line a probe, in causal order. This list is the table of contents of the daemon. */
 PROBE(clock)
+PROBE(host)
 PROBE(link)
 PROBE(imds)
 PROBE(imds_hop_limit)
