@@ -628,7 +628,8 @@ static int ask_set(struct run *r, const char *role)
 
 	(void) text_format(s->role, sizeof(s->role), "%s", role);
 	(void) text_format(path, sizeof(path), "%s%s", roles_path, role);
-	return run_imds(r, path, SET_BODY_MAX, !run_once(r), on_set, 0);
+	/* not spare: it is asked for so seldom that it need not wait */
+	return run_imds(r, path, SET_BODY_MAX, false, on_set, 0);
 }
 
 static void on_roles(struct run *r, const struct imds_reply *reply, uintptr_t tag)
@@ -693,7 +694,7 @@ static int start(struct run *r)
 	else if (n->role[0])
 		return ask_set(r, n->role);
 	else
-		return run_imds(r, roles_path, SET_BODY_MAX, !run_once(r), on_roles, 0);
+		return run_imds(r, roles_path, SET_BODY_MAX, false, on_roles, 0);
 	return 0;
 }
 
@@ -738,7 +739,7 @@ const struct probe probe_identity = {
 	.retry = 5 * USEC_PER_SEC,
 	.timeout = 15 * USEC_PER_SEC,
 	.grace = 120 * USEC_PER_SEC,
-	.after = "endpoint",
+	.after = "apiserver",
 	.state_size = sizeof(struct state),
 	.memory_size = sizeof(struct memory),
 	.watch = {"/var/lib/kubelet/kubeconfig", "/etc/kubernetes/kubelet/kubeconfig"},
