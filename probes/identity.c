@@ -29,10 +29,12 @@ struct state {
 	bool guessed; /* the name is metadata's, not kubelet's own */
 	bool again;   /* asked a second time, for the name that the cluster knows */
 	unsigned polls;
+	bool other_address; /* the first did not answer */
 };
 
 struct memory {
 	usec_t ready_at; /* when it was last seen Ready; 0: not at the last look */
+	unsigned turn;   /* which of several addresses answers */
 	struct observation seen[2];
 };
 
@@ -467,12 +469,28 @@ static void on_404(struct run *r)
 	run_end(r);
 }
 
+/* The API server has an address in each of several zones; one of them may be cut off. */
+static bool ask_other_address(struct run *r, const struct http_reply *reply)
+{
+	struct memory *m = run_memory(r);
+	struct state *s = run_state(r);
+
+	if (reply->outcome == OUTCOME_OK || reply->stage != HTTP_CONNECTING || s->other_address ||
+	    run_node(r)->apiserver.n < 2)
+		return false;
+	s->other_address = true;
+	m->turn++;
+	return ask_node(r) == 0;
+}
+
 static void on_reply(struct run *r, const struct http_reply *reply, uintptr_t tag)
 {
 	struct node_object n;
 	char why[DETAIL_MAX];
 
 	run_witness(r, WITNESS_APISERVER, reply);
+	if (ask_other_address(r, reply))
+		return;
 	if (reply->outcome != OUTCOME_OK) {
 		(void) text_format(why, sizeof(why), "cannot tell: API server does not answer (%s)",
 		                   outcome_name(reply->outcome));
@@ -536,6 +554,7 @@ static int make_token(struct run *r, const struct kubeconfig *k)
 static int send_with(struct run *r, const struct kubeconfig *k, const char *ca, size_t ca_len)
 {
 	const struct endpoint *e = &run_node(r)->apiserver;
+	const struct memory *m = run_memory(r);
 	struct state *s = run_state(r);
 	const char *const headers[] = {s->token_header, "Accept: application/json", NULL};
 	char path[sizeof("/api/v1/nodes/") + sizeof(s->node_name)];
@@ -543,7 +562,7 @@ static int send_with(struct run *r, const struct kubeconfig *k, const char *ca, 
 		.method = "GET",
 		.scheme = "https",
 		.host = k->host,
-		.address = e->addresses[0],
+		.address = e->addresses[m->turn % e->n],
 		.port = k->port,
 		.path = path,
 		.headers = headers,
