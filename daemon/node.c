@@ -24,7 +24,7 @@ const char *witness_name(enum witness w)
 }
 
 /* The API server is asked every five minutes while all is well. */
-static const usec_t witness_max_age = 6 * 60 * USEC_PER_SEC;
+static const usec_t witness_max_age = 360 * USEC_PER_SEC;
 /* A Date header has whole seconds, and was a while on its way. */
 static const int64_t witness_agree_s = 5;
 

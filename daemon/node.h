@@ -117,7 +117,7 @@ struct node {
 	struct network network;
 	char role[128];            /* the role that metadata gives credentials for; "" not known */
 	enum tristate sts_accepts; /* these credentials, when it was last asked */
-	usec_t sts_at;             /* of that; 0: never */
+	usec_t sts_at;             /* of that, whatever came of it; 0: never */
 	struct endpoint apiserver; /* of the kubeconfig, resolved by the apiserver probe */
 	struct witness_seen witnesses[_WITNESS_MAX];
 	enum tristate

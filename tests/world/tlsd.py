@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """TLS endpoints of AWS, and the private CAs: one signs what is AWS's, one the cluster's API server."""
 
+import email.utils
 import fcntl
 import os
 import shutil
@@ -130,6 +131,7 @@ class Endpoint:
         self.stall = False      # accepts, never shakes hands
         self.hang = False       # shakes hands, never answers the request
         self.delay = 0.0        # before the handshake, and before the answer
+        self.date_offset = 0    # of the Date header, in seconds
 
     def open(self):
         for a in self.addresses:
@@ -167,6 +169,7 @@ class Endpoint:
                         break
                     name, _, value = h.partition(":")
                     headers[name.strip().lower()] = value.strip()
+                headers[":method"], headers[":body"] = line[0], f.read(int(headers.get("content-length") or 0))
                 if self.hang:
                     self.servers.hold(tls)
                     return
@@ -178,7 +181,7 @@ class Endpoint:
                     body = b""
                 tls.sendall(("HTTP/1.1 %d x\r\nServer: AmazonEC2\r\nDate: %s\r\n"
                              "Content-Length: %d\r\n%s\r\n" %
-                             (status, time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
+                             (status, email.utils.formatdate(time.time() + self.date_offset, usegmt=True),
                               len(body), extra)).encode() + body)
                 if headers.get("connection", "").lower() == "close":
                     return

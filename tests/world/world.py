@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 
-from . import control, dnsd, imds, metadata, net, nodefaults, serve, tlsd, tree
+from . import control, dnsd, imds, metadata, net, nodefaults, serve, sts, tlsd, tree
 from .fault import fault
 
 IMDS4, IMDS6 = "169.254.169.254", "fd00:ec2::254"
@@ -99,7 +99,7 @@ def pod_link(index):
     return "eni" + hashlib.sha1(b"default.pod-%d" % index).hexdigest()[:11]
 
 
-class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata):
+class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.SecurityTokens):
     def __init__(self, instance_type="m5.large", enis=1, pods=0, prefix_mode=False,
                  custom_networking=False, ipv6=False, eth_names=False, public=False, stub=None,
                  nameservers=None, uptime=6 * 3600.0, region="us-west-2", hop_limit=2,
@@ -339,7 +339,7 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata):
         servers = [VPC_DNS, LINK_DNS] + [n for n in self.nameservers
                                          if n not in (VPC_DNS, LINK_DNS, STUB)]
         self.dns = {a: dnsd.Server(self.servers, self.zone, a) for a in servers}
-        self.tls = {s: tlsd.Endpoint(self.servers, s, a, self.certs)
+        self.tls = {s: self._make_sts(a) if s == "sts" else tlsd.Endpoint(self.servers, s, a, self.certs)
                     for s, a in self.endpoints.items()}
 
         control_plane = self._control_servers()
