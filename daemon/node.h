@@ -98,9 +98,16 @@ struct node {
 	enum tristate ready; /* its Ready condition */
 	struct cni_settings cni;
 	bool kubeconfig_present;
+	bool asks_eks; /* its bootstrap asks EKS for the cluster: AL2's bootstrap.sh, Bottlerocket
+	                */
 	bool has_pods; /* the kubelet was given pods: it had registered; looked at while CNI is not
 	                  ready */
 };
+
+/* What it means for this node that a service cannot be reached. answered: it was, once, on this
+ * machine. */
+enum misses { MISSES_IT, MISSES_NOTHING, MISSES_UNSURE };
+enum misses node_misses(const struct node *n, enum service s, bool answered, usec_t uptime);
 
 const char *region_source_name(enum region_source s);
 const char *managed_by_name(enum managed_by m); /* NULL for MANAGED_UNKNOWN */

@@ -12,22 +12,39 @@ enum part { TCP, TLS, HTTP, N_PARTS };
 
 static const char *const aspects[N_PARTS] = {"tcp", "tls", "http"};
 
+static const usec_t sound_for = 30 * USEC_PER_SEC;
+
 struct state {
 	struct address address;
 };
 
 struct memory {
 	unsigned turn[_SERVICE_MAX]; /* which of several addresses comes next */
+	bool good[_SERVICE_MAX];     /* at the last look */
+	usec_t at[_SERVICE_MAX];
+	struct observation last[_SERVICE_MAX][N_PARTS];
 };
 
 /* ---- evidence ---- */
 
-static void observe_unknown(struct run *r, const char *why)
+static void observe_all(struct run *r, enum outcome outcome, const char *why)
 {
 	for (size_t i = 0; i < N_PARTS; i++)
 		observation_detail(run_observe(r, LAYER_ENDPOINT, aspects[i],
-		                               service_name(run_slot(r)), OUTCOME_UNKNOWN, 0),
+		                               service_name(run_slot(r)), outcome, 0),
 		                   "%s", why);
+}
+
+/* Whether it ever was reached outlives the daemon: see node_misses(). */
+static enum misses misses(struct run *r, bool good)
+{
+	enum service s = run_slot(r);
+	char key[32];
+
+	(void) text_format(key, sizeof(key), "endpoint.%s", service_name(s));
+	if (good && !run_recall(r, key))
+		run_remember(r, key, "answered");
+	return node_misses(run_node(r), s, run_recall(r, key) != NULL, run_uptime(r));
 }
 
 static void add_target(struct run *r, struct observation *o)
@@ -135,6 +152,7 @@ static void observe(struct run *r, enum part part, const struct http_reply *repl
 	enum part reached = part_of(reply);
 	enum outcome outcome = part < reached ? OUTCOME_OK : outcome_of(part, reply);
 	int code = part == HTTP && reply->status ? reply->status : reply->code;
+	struct memory *m = run_memory(r);
 	struct observation *o;
 
 	if (part > reached)
@@ -162,13 +180,44 @@ static void observe(struct run *r, enum part part, const struct http_reply *repl
 		describe_good(o, part);
 	else if (outcome != OUTCOME_SKIPPED)
 		describe(o, o->detail, sizeof(o->detail));
+	m->last[run_slot(r)][part] = *o;
 }
 
 static void on_reply(struct run *r, const struct http_reply *reply, uintptr_t tag)
 {
-	for (enum part p = 0; p < N_PARTS; p++)
-		observe(r, p, reply);
+	bool good = outcome_of(HTTP, reply) == OUTCOME_OK && part_of(reply) == HTTP;
+	struct memory *m = run_memory(r);
+	enum misses missed = misses(r, good);
+
+	m->good[run_slot(r)] = good;
+	m->at[run_slot(r)] = run_now(r);
+	if (good || missed == MISSES_IT)
+		for (enum part p = 0; p < N_PARTS; p++)
+			observe(r, p, reply);
+	else if (missed == MISSES_UNSURE)
+		observe_all(r, OUTCOME_UNKNOWN, "cannot tell yet whether this node needs it");
+	else
+		observe_all(r, OUTCOME_SKIPPED, "no answer, and the node is Ready without it");
 	run_end(r);
+}
+
+/* While one endpoint fails, all are asked to look: whether it is one or all is worth a look, and
+ * then for a while what that look saw. */
+static bool repeat(struct run *r)
+{
+	const struct memory *m = run_memory(r);
+	enum service s = run_slot(r);
+
+	if (run_asked(r) == CODE_NONE || !m->good[s] || run_now(r) - m->at[s] >= sound_for)
+		return false;
+	for (size_t i = 0; i < N_PARTS; i++) {
+		struct observation *o = run_observe(r, LAYER_ENDPOINT, aspects[i], service_name(s),
+		                                    OUTCOME_UNKNOWN, 0);
+
+		if (o)
+			*o = m->last[s][i];
+	}
+	return true;
 }
 
 static int start(struct run *r)
@@ -188,9 +237,19 @@ static int start(struct run *r)
 		.body_max = BODY_MAX,
 	};
 
+	if (run_slot(r) == SERVICE_EKS && misses(r, false) == MISSES_NOTHING) {
+		observe_all(r, OUTCOME_SKIPPED, "this node does not ask it");
+		run_end(r);
+		return 0;
+	}
+	if (repeat(r)) {
+		run_end(r);
+		return 0;
+	}
 	if (!e->host[0] || e->n == 0) {
-		observe_unknown(r, e->host[0] ? "cannot tell: no address known yet"
-		                              : "cannot tell: its name is not known (see dns)");
+		observe_all(r, OUTCOME_UNKNOWN,
+		            e->host[0] ? "cannot tell: no address known yet"
+		                       : "cannot tell: its name is not known (see dns)");
 		run_end(r);
 		return 0;
 	}
@@ -272,9 +331,18 @@ static enum code judge(const struct observation *o, struct words *ret)
 
 const struct probe probe_endpoint = {
 	.name = "endpoint",
-	.what = "TCP, TLS and HTTP to the EC2 and STS endpoints",
+	.what = "TCP, TLS and HTTP to the endpoints of EC2 and STS, of ECR and S3, and of EKS "
+		"where "
+		"bootstrap asks it",
 	.layer = LAYER_ENDPOINT,
-	.every = 20 * USEC_PER_SEC,
+	/* With the API server's, new TLS connections are 0.1 a second on a healthy node at most:
+         * 2/40 + 3/120 here. */
+	.every = 40 * USEC_PER_SEC,
+	.rarer =
+		{[SERVICE_EKS] = 3, [SERVICE_ECR_API] = 3, [SERVICE_ECR_DKR] = 3, [SERVICE_S3] = 3},
+	.asked_by = {CODE_EndpointTimeout, CODE_EndpointRefused, CODE_EndpointUntrusted,
+                     CODE_EndpointTlsStalled, CODE_EndpointFailing},
+	.ask_every = 5 * USEC_PER_SEC,
 	.retry = 2 * USEC_PER_SEC,
 	.timeout = 5 * USEC_PER_SEC,
 	.grace = 60 * USEC_PER_SEC, /* DHCP may still be at it */
