@@ -25,6 +25,11 @@ enum misses node_misses(const struct node *n, enum service s, bool answered, use
 	return uptime < joined_by ? MISSES_UNSURE : MISSES_IT;
 }
 
+bool node_is_proxied(const struct node *n, const char *host, uint16_t port)
+{
+	return n->proxy.host[0] && host[0] && !proxy_bypasses(n->no_proxy, host, port);
+}
+
 const char *region_source_name(enum region_source s)
 {
 	static const char *const names[] = {"unknown",    "metadata", "environment",

@@ -5,6 +5,7 @@
 #include "aws.h"
 #include "dns.h"
 #include "netlink.h"
+#include "proxy.h"
 
 enum { ENIS_MAX = 64, CARDS_MAX = 32 }; /* p5.48xlarge: 64 ENIs over 32 cards (network-cards.tsv) */
 
@@ -93,6 +94,11 @@ struct node {
 	char role[128];            /* the role that metadata gives credentials for; "" not known */
 	struct endpoint apiserver; /* of the kubeconfig, resolved by the apiserver probe */
 	struct witness_seen witnesses[_WITNESS_MAX];
+	/* What kubelet, containerd and nodeadm were told to go through: host "" for none; without
+	 * its user and password. What does not bypass it is asked through it. */
+	struct endpoint proxy;
+	bool proxy_user; /* it wants a user's name, which is not kept */
+	char no_proxy[PROXY_TEXT_MAX];
 	enum tristate
 		registered;  /* what the API server says of our Node object, or kubelet's log */
 	enum tristate ready; /* its Ready condition */
@@ -108,6 +114,9 @@ struct node {
  * machine. */
 enum misses { MISSES_IT, MISSES_NOTHING, MISSES_UNSURE };
 enum misses node_misses(const struct node *n, enum service s, bool answered, usec_t uptime);
+
+/* Whether programs of this node go to that host through a proxy. */
+bool node_is_proxied(const struct node *n, const char *host, uint16_t port);
 
 const char *region_source_name(enum region_source s);
 const char *managed_by_name(enum managed_by m); /* NULL for MANAGED_UNKNOWN */

@@ -160,9 +160,15 @@ static void repeat_others(struct run *r)
 	}
 }
 
-/* That there is no such name is no fault where nothing asks for it. */
+/* That there is no such name is no fault where nothing asks for it, or a proxy does. */
 static enum outcome missed(struct run *r, enum service s, const char **ret_why)
 {
+	const struct endpoint *e = &run_node(r)->endpoints[s];
+
+	if (s != SERVICE_EKS && node_is_proxied(run_node(r), e->host, e->port)) {
+		*ret_why = "the proxy resolves it";
+		return OUTCOME_SKIPPED;
+	}
 	switch (node_misses(run_node(r), s, answered(r, s), run_uptime(r))) {
 	case MISSES_NOTHING:
 		*ret_why = s == SERVICE_EKS ? "this node does not ask it"

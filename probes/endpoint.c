@@ -16,6 +16,8 @@ static const usec_t sound_for = 30 * USEC_PER_SEC;
 
 struct state {
 	struct address address;
+	bool through;            /* the proxy, at last */
+	struct http_reply alone; /* how it failed without it; of its texts, what it holds itself */
 };
 
 struct memory {
@@ -54,6 +56,11 @@ static void add_target(struct run *r, struct observation *o)
 	char address[ADDRESS_TEXT_MAX];
 
 	observation_text(o, "host", "%s", e->host);
+	if (s->through) {
+		observation_text(o, "proxy", "%s:%u", run_node(r)->proxy.host,
+		                 run_node(r)->proxy.port);
+		return;
+	}
 	observation_text(o, "address", "%s", address_format(&s->address, address));
 	observation_number(o, "private", address_is_private(&s->address));
 }
@@ -68,7 +75,9 @@ static void add_failure(struct run *r, struct observation *o, const struct http_
 	if (reply->outcome != OUTCOME_UNTRUSTED && reply->code)
 		observation_number(o, "errno", reply->code);
 	observation_number(o, "total_ms", (int64_t) (reply->total / USEC_PER_MSEC));
-	if (reply->stage != HTTP_CONNECTING)
+	if (reply->proxy_status >= 300)
+		observation_number(o, "proxy_status", reply->proxy_status);
+	if (reply->stage != HTTP_CONNECTING || s->through)
 		return;
 	datagram = run_local_block(r, &s->address, e->port);
 	if (datagram)
@@ -138,7 +147,10 @@ static void describe_good(struct observation *o, enum part part)
 {
 	double ms = (double) o->took / USEC_PER_MSEC;
 
-	if (part == TCP)
+	if (part == TCP && evidence_get_text(o, "proxy")[0])
+		observation_detail(o, "connects through %s in %.1f ms",
+		                   evidence_get_text(o, "proxy"), ms);
+	else if (part == TCP)
 		observation_detail(o, "%s (%s) connects in %.1f ms",
 		                   evidence_get_text(o, "address"), kind_of(o), ms);
 	else if (part == TLS)
@@ -183,7 +195,7 @@ static void observe(struct run *r, enum part part, const struct http_reply *repl
 	m->last[run_slot(r)][part] = *o;
 }
 
-static void on_reply(struct run *r, const struct http_reply *reply, uintptr_t tag)
+static void conclude(struct run *r, const struct http_reply *reply)
 {
 	bool good = outcome_of(HTTP, reply) == OUTCOME_OK && part_of(reply) == HTTP;
 	struct memory *m = run_memory(r);
@@ -199,6 +211,78 @@ static void on_reply(struct run *r, const struct http_reply *reply, uintptr_t ta
 	else
 		observe_all(r, OUTCOME_SKIPPED, "no answer, and the node is Ready without it");
 	run_end(r);
+}
+
+static struct http_request request(const struct run *r, const struct endpoint *e)
+{
+	return (struct http_request){
+		.method = "GET",
+		.scheme = e->scheme,
+		.host = e->host,
+		.port = e->port,
+		.path = "/",
+		.ca_file = run_env(r, "AWS_CA_BUNDLE"),
+		.connect_timeout = 1200 * USEC_PER_MSEC,
+		.timeout = 4 * USEC_PER_SEC,
+		.body_max = BODY_MAX,
+	};
+}
+
+/* Through the proxy. That this fails is the proxy's matter, unless it says itself that it does not
+ * get there: then it is as it was without it. */
+static void on_through(struct run *r, const struct http_reply *reply, uintptr_t tag)
+{
+	struct memory *m = run_memory(r);
+	struct state *s = run_state(r);
+
+	if (reply->status || (reply->stage == HTTP_TLS && reply->proxy_status / 100 == 2)) {
+		conclude(r, reply);
+		return;
+	}
+	if (reply->proxy_status && reply->proxy_status != 407) {
+		s->through = !s->address.family; /* it has no other way at all */
+		if (s->through)
+			s->alone = (struct http_reply){.outcome = OUTCOME_REFUSED};
+		s->alone.proxy_status = reply->proxy_status;
+		conclude(r, &s->alone);
+		return;
+	}
+	m->good[run_slot(r)] = false;
+	observe_all(
+		r, OUTCOME_UNKNOWN,
+		"cannot tell: it is reached through a proxy, which does not let us (see proxy)");
+	run_end(r);
+}
+
+/* Where programs of this node go through a proxy, there may be no other way. */
+static bool go_through(struct run *r)
+{
+	const struct endpoint *e = &run_node(r)->endpoints[run_slot(r)],
+			      *proxy = &run_node(r)->proxy;
+	struct http_proxy via = {.scheme = proxy->scheme, .host = proxy->host, .port = proxy->port};
+	struct state *s = run_state(r);
+	struct http_request rq;
+
+	if (!node_is_proxied(run_node(r), e->host, e->port) || proxy->n == 0)
+		return false;
+	via.address = proxy->addresses[0];
+	rq = request(r, e);
+	rq.address = via.address; /* the endpoint's is the proxy's to find */
+	rq.proxy = &via;
+	s->through = true;
+	if (run_http(r, &rq, on_through, 0) == 0)
+		return true;
+	s->through = false;
+	return false;
+}
+
+static void on_reply(struct run *r, const struct http_reply *reply, uintptr_t tag)
+{
+	struct state *s = run_state(r);
+
+	s->alone = *reply;
+	if (reply->status || !go_through(r))
+		conclude(r, reply);
 }
 
 /* While one endpoint fails, all are asked to look: whether it is one or all is worth a look, and
@@ -225,17 +309,7 @@ static int start(struct run *r)
 	const struct endpoint *e = &run_node(r)->endpoints[run_slot(r)];
 	struct memory *m = run_memory(r);
 	struct state *s = run_state(r);
-	struct http_request rq = {
-		.method = "GET",
-		.scheme = e->scheme,
-		.host = e->host,
-		.port = e->port,
-		.path = "/",
-		.ca_file = run_env(r, "AWS_CA_BUNDLE"),
-		.connect_timeout = 1200 * USEC_PER_MSEC,
-		.timeout = 4 * USEC_PER_SEC,
-		.body_max = BODY_MAX,
-	};
+	struct http_request rq;
 
 	if (run_slot(r) == SERVICE_EKS && misses(r, false) == MISSES_NOTHING) {
 		observe_all(r, OUTCOME_SKIPPED, "this node does not ask it");
@@ -246,6 +320,8 @@ static int start(struct run *r)
 		run_end(r);
 		return 0;
 	}
+	if (e->host[0] && e->n == 0 && go_through(r))
+		return 0;
 	if (!e->host[0] || e->n == 0) {
 		observe_all(r, OUTCOME_UNKNOWN,
 		            e->host[0] ? "cannot tell: no address known yet"
@@ -254,6 +330,7 @@ static int start(struct run *r)
 		return 0;
 	}
 	s->address = e->addresses[m->turn[run_slot(r)]++ % e->n];
+	rq = request(r, e);
 	rq.address = s->address;
 	return run_http(r, &rq, on_reply, 0);
 }
@@ -311,11 +388,20 @@ static void describe_why(const struct observation *o, char *dst, size_t size)
 static void describe(const struct observation *o, char *dst, size_t size)
 {
 	int datagram = (int) evidence_number(o, "datagram_errno", 0);
+	int64_t refusal = evidence_number(o, "proxy_status", 0);
+	const char *proxy = evidence_get_text(o, "proxy");
 
-	(void) text_format(dst, size, "%s at %s%s %s: ", o->subject, kind_of(o),
-	                   strcmp(kind_of(o), "private") == 0 ? " (VPC endpoint)" : "",
-	                   evidence_get_text(o, "address"));
-	describe_why(o, dst, size);
+	if (proxy[0])
+		(void) text_format(dst, size, "%s through proxy %s: ", o->subject, proxy);
+	else
+		(void) text_format(dst, size, "%s at %s%s %s: ", o->subject, kind_of(o),
+		                   strcmp(kind_of(o), "private") == 0 ? " (VPC endpoint)" : "",
+		                   evidence_get_text(o, "address"));
+	if (!proxy[0] || !refusal)
+		describe_why(o, dst, size);
+	if (refusal)
+		(void) text_append(dst, size, "%s answers %lld to CONNECT",
+		                   proxy[0] ? "it" : "; the proxy", (long long) refusal);
 	if (datagram)
 		(void) text_append(dst, size, "; stopped on this node: %s", strerror(datagram));
 }

@@ -3,7 +3,7 @@
 
 import json
 
-from world import tlsd
+from world import control, tlsd
 
 from .table import ANY, broken, degraded, scenario, sound
 
@@ -613,6 +613,86 @@ def _(w):
     w.kubeconfig("https://" + w.api_host(), "MASTER_ENDPOINT")
     w.cluster_ca_absent()
     w.endpoint_drop("eks")
+
+
+# ---- proxies ----
+
+@sound("sound/proxy", more=seen("proxy", "ok"))
+def _(w):
+    """kubelet, containerd and nodeadm are told to use a proxy; what is near is exempt."""
+    w.proxy_environment()
+
+
+@sound("sound/only-through-the-proxy")
+def _(w):
+    """There is no other way out; names of AWS are the proxy's to resolve, too."""
+    w.proxy_environment(no_proxy="169.254.169.254,.internal")
+    w.only_through_the_proxy(api=True)
+    w.dns_nxdomain("sts")
+
+
+@sound("sound/proxy-of-nobody")
+def _(w):
+    """All that the node needs is exempt: a dead proxy is a matter of pods."""
+    w.proxy_environment(no_proxy=control.NO_PROXY + ",.amazonaws.com")
+    w.proxy_drop()
+
+
+@sound("sound/proxy-wants-a-password")
+def _(w):
+    """The units have one, we do not."""
+    w.proxy_environment(proxy="http://node:s3cr3tOfTheProxy@%s:3128" % control.PROXY_HOST)
+    w.proxy_status(407)
+
+
+@broken("proxy/metadata-not-exempt", "ProxyMisconfigured",
+        subject="kubelet.service,containerd.service,nodeadm-config.service,nodeadm-run.service",
+        more=says("HTTP_PROXY=http://proxy.corp.example:3128", "NO_PROXY lacks 169.254.169.254"))
+def _(w):
+    w.proxy_environment(no_proxy="10.0.0.0/16,.eks.amazonaws.com,172.20.0.0/16",
+                        proxy="http://node:s3cr3tOfTheProxy@%s:3128" % control.PROXY_HOST)
+
+
+@broken("proxy/refuses", "ProxyMisconfigured", more=says("proxy.corp.example:3128", "refused"))
+def _(w):
+    w.proxy_environment()
+    w.only_through_the_proxy()
+    w.proxy_refused()
+
+
+@broken("proxy/silent", "ProxyMisconfigured", more=says("no answer in 1.2 s"))
+def _(w):
+    w.proxy_environment()
+    w.only_through_the_proxy()
+    w.proxy_drop()
+
+
+@broken("proxy/wants-a-password-that-nobody-gives", "ProxyMisconfigured", more=says("answers 407"))
+def _(w):
+    w.proxy_environment()
+    w.proxy_status(407)
+
+
+@broken("proxy/name-not-there", "ProxyMisconfigured", more=says("does not resolve"))
+def _(w):
+    w.proxy_environment()
+    w.dns_nxdomain(control.PROXY_HOST)
+
+
+@broken("proxy/does-not-let-the-api-server-through", "ProxyMisconfigured",
+        more=says("403 to CONNECT", "NO_PROXY lacks the API server"))
+def _(w):
+    """We get there directly, and the kubelet does not: it goes through the proxy."""
+    w.proxy_environment(no_proxy="169.254.169.254,10.0.0.0/16,.internal")
+    w.proxy_lets_through(*[w.host(s) for s in w.endpoints])
+
+
+@broken("proxy/does-not-let-ecr-through", "EndpointTimeout", subject="ecr.api",
+        more=says("the proxy answers 403 to CONNECT"))
+def _(w):
+    w.proxy_environment()
+    w.only_through_the_proxy()
+    w.proxy_lets_through(*[w.host(s) for s in w.endpoints if s != "ecr.api"])
 
 
 # ---- the API server ----

@@ -23,6 +23,8 @@ static struct picture {
 	usec_t uptime;
 	enum code asked;
 	bool answers, called;
+	int proxy; /* the status of its answer to CONNECT; 0: silent */
+	bool proxied;
 	char remembered[_SERVICE_MAX][REMEMBER_MAX]; /* by endpoint */
 } p;
 
@@ -80,7 +82,10 @@ int fake_http(struct run *r, const struct http_request *rq, run_http_t answer, u
 	                       .date = ""};
 
 	p.called = true;
-	if (p.answers)
+	p.proxied = rq->proxy != NULL;
+	if (p.proxied)
+		h.proxy_status = p.proxy;
+	if (p.proxied ? p.proxy == 200 : p.answers)
 		h = (struct http_reply){.outcome = OUTCOME_OK,
 		                        .stage = HTTP_DONE,
 		                        .code = 403,
@@ -167,6 +172,44 @@ static void asked(struct run *r)
 	p.asked = CODE_NONE;
 }
 
+static bool says(const struct run *r, const char *word)
+{
+	struct words w = {0};
+
+	return tested_endpoint.judge(fake_find(r, "tcp", NULL), &w) != CODE_NONE &&
+	       strstr(w.summary, word);
+}
+
+static void through_a_proxy(struct run *r)
+{
+	struct endpoint *e = &r->node.proxy, *ec2 = &r->node.endpoints[SERVICE_EC2];
+
+	*e = (struct endpoint){.host = "proxy", .scheme = "http", .port = 3128, .n = 1};
+	(void) address_parse(&e->addresses[0], "10.0.20.20");
+	p.answers = true;
+	ok(look(r, SERVICE_EC2) == CODE_NONE && !p.proxied);
+	p.answers = false;
+	p.proxy = 200;
+	ok(look(r, SERVICE_EC2) == CODE_NONE && p.proxied && seen(r) == OUTCOME_OK);
+	p.proxy = 403;
+	ok(look(r, SERVICE_EC2) == CODE_EndpointTimeout);
+	ok(says(r, "no connection in 1.2 s; the proxy answers 403 to CONNECT"));
+	p.proxy = 0; /* then it is the proxy that is to blame */
+	ok(look(r, SERVICE_EC2) == CODE_NONE && seen(r) == OUTCOME_UNKNOWN);
+	p.proxy = 407;
+	ok(look(r, SERVICE_EC2) == CODE_NONE && seen(r) == OUTCOME_UNKNOWN);
+	ec2->n = 0; /* names are the proxy's to resolve */
+	p.proxy = 200;
+	ok(look(r, SERVICE_EC2) == CODE_NONE && p.proxied && seen(r) == OUTCOME_OK);
+	p.proxy = 502;
+	ok(look(r, SERVICE_EC2) == CODE_EndpointRefused);
+	ok(says(r, "ec2 through proxy proxy:3128: it answers 502 to CONNECT"));
+	ec2->n = 1;
+	(void) snprintf(r->node.no_proxy, sizeof(r->node.no_proxy), "x");
+	ok(look(r, SERVICE_EC2) == CODE_EndpointTimeout && !p.proxied);
+	*e = (struct endpoint){0};
+}
+
 int main(void)
 {
 	struct run r = {.now = 1000 * USEC_PER_SEC};
@@ -181,6 +224,7 @@ int main(void)
 	needs();
 	silent(&r);
 	asked(&r);
+	through_a_proxy(&r);
 	fake_free(&r);
 	return done();
 }
