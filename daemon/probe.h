@@ -24,6 +24,7 @@
 #include "match.h"
 #include "netlink.h"
 #include "node.h"
+#include "proxy.h"
 #include "sigv4.h"
 #include "sockdiag.h"
 #include "tail.h"

@@ -241,7 +241,8 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
         quiet = {"net.ipv6.conf.all.accept_dad": 0, "net.ipv6.conf.default.accept_dad": 0,
                  "net.ipv6.conf.default.accept_ra": 0}
         self.node.sysctl(dict(quiet, **{"net.ipv4.ip_forward": 1}))
-        self.aws.sysctl(quiet)
+        # More hosts than one answer from here: the limit of each holds for none of them.
+        self.aws.sysctl(dict(quiet, **{"net.ipv4.icmp_ratelimit": 0}))
         addresses = [VPC_DNS, LINK_DNS, IMDS4] + [a for x in self.endpoints.values() for a in x]
         addresses += self._control_addresses()
         addresses += [n for n in self.nameservers if n not in addresses and n != STUB
