@@ -50,6 +50,7 @@ class Imds:
         self.content_type = None
         self.suffix = ""        # appended to every text leaf
         self.reset = False
+        self.skew = 0.0         # of the Date header against the node's clock
         self.token_refused = False  # every token is answered 401
 
     def serve(self, conn):
@@ -155,7 +156,7 @@ class Imds:
     def send(self, conn, status, extra, body):
         head = ["HTTP/1.1 %d %s" % (status, REASONS.get(status, "Error"))]
         headers = {"Accept-Ranges": "none", "Content-Length": str(len(body)),
-                   "Date": email.utils.formatdate(usegmt=True), "Server": "EC2ws",
+                   "Date": email.utils.formatdate(time.time() + self.skew, usegmt=True), "Server": "EC2ws",
                    "Connection": "close"}
         headers.update(extra)
         head += ["%s: %s" % x for x in headers.items()]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """TLS endpoints of AWS, and the private CAs: one signs what is AWS's, one the cluster's API server."""
 
+import email.utils
 import fcntl
 import os
 import shutil
@@ -9,6 +10,7 @@ import ssl
 import subprocess
 import tempfile
 import time
+import xml.sax.saxutils
 
 from . import serve
 
@@ -121,7 +123,7 @@ class Endpoint:
             c = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             c.load_cert_chain("%s/%s.pem" % (certs, file), certs + "/server.key")
             self.contexts[cert] = c
-        self.requests = []      # (monotonic, "GET /", status)
+        self.requests = []      # (monotonic, "GET /" or "POST / BODY", status)
         self.connections = 0
         # Faults
         self.certificate = "server"
@@ -130,6 +132,9 @@ class Endpoint:
         self.stall = False      # accepts, never shakes hands
         self.hang = False       # shakes hands, never answers the request
         self.delay = 0.0        # before the handshake, and before the answer
+        self.skew = 0.0         # of the Date header against the node's clock
+        self.refusal = None     # (status, Code, Message) of a signed call; the caller's token is put in for %s
+        self.caller = ("aws", "111122223333", "role", "session")
 
     def open(self):
         for a in self.addresses:
@@ -167,26 +172,46 @@ class Endpoint:
                         break
                     name, _, value = h.partition(":")
                     headers[name.strip().lower()] = value.strip()
+                given = f.read(min(int(headers.get("content-length", "0")), 65536)).decode("latin-1")
                 if self.hang:
                     self.servers.hold(tls)
                     return
                 if self.delay:
                     time.sleep(self.delay)
-                status, extra, body = self.answer(line[1], headers)
-                self.requests.append((time.monotonic(), "%s %s" % (line[0], line[1]), status))
+                status, extra, body = self.answer(line[1], headers, given)
+                self.requests.append((time.monotonic(), " ".join(x for x in (line[0], line[1], given) if x), status))
                 if line[0] == "HEAD":
                     body = b""
                 tls.sendall(("HTTP/1.1 %d x\r\nServer: AmazonEC2\r\nDate: %s\r\n"
                              "Content-Length: %d\r\n%s\r\n" %
-                             (status, time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
+                             (status, email.utils.formatdate(time.time() + self.skew, usegmt=True),
                               len(body), extra)).encode() + body)
                 if headers.get("connection", "").lower() == "close":
                     return
 
-    def answer(self, path, headers):
+    def signed(self, headers):
+        """STS to GetCallerIdentity with a signature, which sdk.py's botocore has looked at, not we."""
+        if self.refusal:
+            code, name, text = self.refusal
+            text = text.replace("%s", headers.get("x-amz-security-token", ""))
+            return code, "Content-Type: text/xml\r\n", (
+                "<ErrorResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><Error><Type>Sender</Type><Code>%s"
+                "</Code><Message>%s</Message></Error><RequestId>c6104cbe</RequestId></ErrorResponse>"
+                % (name, xml.sax.saxutils.escape(text))).encode()
+        partition, account, role, session = self.caller
+        return 200, "Content-Type: text/xml\r\n", (
+            "<GetCallerIdentityResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><GetCallerIdentityResult>"
+            "<Arn>arn:%s:sts::%s:assumed-role/%s/%s</Arn><UserId>AROAEXAMPLEEXAMPLE123:%s</UserId><Account>%s</Account>"
+            "</GetCallerIdentityResult><ResponseMetadata><RequestId>01234567</RequestId></ResponseMetadata>"
+            "</GetCallerIdentityResponse>" % (partition, account, role, session, session, account)).encode()
+
+    def answer(self, path, headers, body=""):
         """What the real ones answer to an unsigned request: never 200, and a redirect for a bare /."""
         if self.status:
             return self.status, "", b"<Response><Errors><Error><Code>Unavailable</Code></Error></Errors></Response>"
+        if self.name == "sts" and "Action=GetCallerIdentity" in body and headers.get(
+                "authorization", "").startswith("AWS4-HMAC-SHA256 ") and "x-amz-security-token" in headers:
+            return self.signed(headers)
         if self.name == "ecr.dkr":
             return 401, "Content-Type: application/json\r\nWww-Authenticate: Basic realm=\"ecr\"\r\n", (
                 b'{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}')
