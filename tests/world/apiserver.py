@@ -34,9 +34,11 @@ class ApiServer(tlsd.Endpoint):
         self.tokens = []        # (monotonic, the presigned URL in it, or None when it is none)
         # Faults and states
         self.livez = 200        # 401 and 403: anonymous access is off
+        self.registered = True      # there is a Node object of node_name
         self.node_status = None     # 401, 403, 404, 5xx instead of the Node object
         self.ready = ("True", "KubeletReady", "kubelet is posting ready status")
         self.taints = []
+        self.created = time.time() - 3600
 
     @staticmethod
     def token_of(headers):
@@ -72,12 +74,13 @@ class ApiServer(tlsd.Endpoint):
             "kind": "Node", "apiVersion": "v1",
             "metadata": {"name": self.node_name, "uid": "8d0c1e55-6ad4-4d4c-9a7e-0c9f3f1f8b11",
                          "resourceVersion": "123456", "labels": self.labels,
+                         "creationTimestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.created + self.skew)),
                          "annotations": {"node.alpha.kubernetes.io/ttl": "0"}},
             "spec": {"providerID": self.provider_id, "taints": self.taints},
             "status": {"conditions": conditions, "allocatable": {"pods": "29"},
                        "nodeInfo": {"kubeletVersion": "v1.33.1-eks-1de0d4f"}}})
 
-    def answer(self, path, headers=None):
+    def answer(self, path, headers=None, body=""):
         headers = headers or {}
         path = path.split("?")[0]
         code, text = self.route(path, headers)
@@ -104,7 +107,7 @@ class ApiServer(tlsd.Endpoint):
             return 403, status(403, "Forbidden", 'forbidden: User "system:node:%s" cannot get path "%s"'
                                % (self.node_name, path))
         name = urllib.parse.unquote(path[len("/api/v1/nodes/"):])
-        code = self.node_status or (200 if name == self.node_name else 403)
+        code = self.node_status or (403 if name != self.node_name else 200 if self.registered else 404)
         if code == 200:
             return 200, self.node()
         details = {"name": name, "kind": "nodes"}

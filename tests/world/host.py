@@ -122,6 +122,7 @@ class Host:
     def _host_start(self):
         """After tree and servers."""
         self._launched()
+        self.api.created = self.wall("registered")
         self.kubelet = kubelet.Kubelet(self)
         self.node.call(self.kubelet.open)
         self.tree.write("var/lib/kubelet/pki/kubelet-server-current.pem",

@@ -162,6 +162,15 @@ class Metadata:
         backs = [self.leaf(ROLES + self.role, None), self.leaf(ROLES + name, self._credentials)]
         return lambda: [b() for b in reversed(backs)]
 
+    @fault
+    def clock_ahead(self, seconds):
+        """The node's clock is so many seconds ahead (or behind) of everybody else's, and beyond 5 minutes the cluster
+        takes no token of it either (C056)."""
+        backs = [self.clock_wrong(seconds)]
+        if abs(seconds) > 300:
+            backs.append(self.api_node(401))
+        return lambda: [b() for b in reversed(backs)]
+
     # ---- what is planned for the instance ----
 
     @fault

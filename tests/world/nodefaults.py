@@ -79,7 +79,7 @@ class NodeFaults(host.Host):
     def _never_registered(self):
         self.journal_drop("Successfully registered node", "just became ready", "RunPodSandbox for")
         gone = self._aws_node_gone(ever=True)
-        return self._all(gone, self._no_cni_yet())
+        return self._all(gone, self._no_cni_yet(), self._set(self.api, registered=False))
 
     def _network_not_ready_lines(self):
         for ago in range(300, 0, -5):

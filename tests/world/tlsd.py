@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import tempfile
 import time
+import xml.sax.saxutils
 
 from . import serve
 
@@ -122,7 +123,7 @@ class Endpoint:
             c = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             c.load_cert_chain("%s/%s.pem" % (certs, file), certs + "/server.key")
             self.contexts[cert] = c
-        self.requests = []      # (monotonic, "GET /", status)
+        self.requests = []      # (monotonic, "GET /" or "POST / BODY", status)
         self.connections = 0
         # Faults
         self.certificate = "server"
@@ -170,13 +171,14 @@ class Endpoint:
                     name, _, value = h.partition(":")
                     headers[name.strip().lower()] = value.strip()
                 headers[":method"], headers[":body"] = line[0], f.read(int(headers.get("content-length") or 0))
+                given = headers[":body"].decode("latin-1")
                 if self.hang:
                     self.servers.hold(tls)
                     return
                 if self.delay:
                     time.sleep(self.delay)
-                status, extra, body = self.answer(line[1], headers)
-                self.requests.append((time.monotonic(), "%s %s" % (line[0], line[1]), status))
+                status, extra, body = self.answer(line[1], headers, given)
+                self.requests.append((time.monotonic(), " ".join(x for x in (line[0], line[1], given) if x), status))
                 if line[0] == "HEAD":
                     body = b""
                 tls.sendall(("HTTP/1.1 %d x\r\nServer: AmazonEC2\r\nDate: %s\r\n"
@@ -186,7 +188,7 @@ class Endpoint:
                 if headers.get("connection", "").lower() == "close":
                     return
 
-    def answer(self, path, headers):
+    def answer(self, path, headers, body=""):
         """What the real ones answer to an unsigned request: never 200, and a redirect for a bare /."""
         if self.status:
             return self.status, "", b"<Response><Errors><Error><Code>Unavailable</Code></Error></Errors></Response>"

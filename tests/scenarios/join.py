@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenarios of the join path: from the first second of boot to a registered node. C numbers are those of the
+reports that the cases come from. A fault is set where a real node has it: in what its programs say and in what others
+answer, so that the finding needs both."""
+
+from .checks import says
+from .table import ANY, broken, degraded, scenario, sound
+
+NEVER = {"uptime": 400}     # a node that has not joined in its first minutes
+UNCONFIGURED = {"CniConfigMissing": ANY}    # aws-node comes after all this
+
+
+def stage(name, deadline=False, more=None):
+    """verdict.stage is this; deadline: the provisioner's is told."""
+
+    def look(w, report, fail):
+        v = report["verdict"]
+        if v["stage"] != name:
+            fail("stage %s, not %s" % (v["stage"], name))
+        if deadline:
+            left = 900 - report["uptime_s"]
+            if v["deadline_s"] is None or abs(v["deadline_s"] - left) > 30:
+                fail("deadline_s %r at %d s after boot" % (v["deadline_s"], report["uptime_s"]))
+        elif v["deadline_s"] is not None:
+            fail("deadline_s is %r" % v["deadline_s"])
+        if more:
+            more(w, report, fail)
+
+    return look
+
+
+def never_joined(name, root, codes, at, *words, world=None, **options):
+    """A node of some minutes that has not registered, and why."""
+    return broken("join/" + name, root, {**codes, **UNCONFIGURED}, world={**NEVER, **(world or {})},
+                  more=stage(at, True, says(*words)), **options)
+
+
+# ---- bootstrap: C007, C011, C032, C038, C066, C073 ----
+
+NOT_STARTED = {"BootstrapFailed": ANY, "KubeletInactive": ANY}
+
+
+@never_joined("C007-no-node-config", "UserDataUnusable", {"UserDataUnusable": None, **NOT_STARTED}, "bootstrapping",
+              "neither NodeConfig nor a bootstrap call")
+def _(w):
+    """A custom AMI id was set: EKS put nothing into the user data."""
+    w.user_data_without_config()
+
+
+@never_joined("C007-no-user-data", "UserDataUnusable", {"UserDataUnusable": None, **NOT_STARTED}, "bootstrapping",
+              "no user data")
+def _(w):
+    w.user_data_without_config()
+    w.user_data(None)
+
+
+@never_joined("C007-bootstrap-sh-on-al2023", "UserDataUnusable", {"UserDataUnusable": None, **NOT_STARTED},
+              "bootstrapping", "bootstrap.sh", "AL2023")
+def _(w):
+    w.user_data_bootstrap_sh()
+
+
+@never_joined("C007-node-config-incomplete", "UserDataUnusable", {"UserDataUnusable": None, **NOT_STARTED},
+              "bootstrapping", "without apiServerEndpoint", "failed to validate node config")
+def _(w):
+    w.node_config_incomplete()
+
+
+@never_joined("C007-mime-boundary-broken", "UserDataUnusable", {"UserDataUnusable": None, **NOT_STARTED},
+              "bootstrapping", "malformed")
+def _(w):
+    """The boundary that the header names occurs nowhere."""
+    w.user_data_without_config()
+    w.user_data(w._user_data().replace('boundary="//"', 'boundary="BOUNDARY"'))
+
+
+@never_joined("throttled", "BootstrapThrottled", {"BootstrapThrottled": None, "KubeletInactive": "BootstrapThrottled"},
+              "bootstrapping", "RequestLimitExceeded", subject="nodeadm-config.service")
+def _(w):
+    """A scale-out: EC2 throttles DescribeInstances until nodeadm gives up."""
+    w.nodeadm_throttled()
+
+
+@never_joined("C011-ec2-endpoint-drops", "EndpointTimeout", {
+    "EndpointTimeout": None, "BootstrapFailed": "EndpointTimeout", "KubeletInactive": "BootstrapFailed"},
+    "bootstrapping", "private", subject="ec2")
+def _(w):
+    """The security group of the interface endpoint lacks 443."""
+    w.endpoint_drop("ec2")
+    w.nodeadm_failed()
+
+
+@never_joined("C011-no-nat", "EndpointTimeout", {
+    "EndpointTimeout": None, "BootstrapFailed": "EndpointTimeout", "KubeletInactive": "BootstrapFailed"},
+    "bootstrapping", "public", subject="all", world={"public": True})
+def _(w):
+    w.endpoint_drop()
+    w.nodeadm_failed()
+
+
+@never_joined("C032-tls-intercepted", "EndpointUntrusted", {
+    "EndpointUntrusted": None, "BootstrapFailed": "EndpointUntrusted", "KubeletInactive": "BootstrapFailed"},
+    "bootstrapping", "Example Corp TLS Inspection", subject="all")
+def _(w):
+    w.endpoint_untrusted()
+    w.nodeadm_failed('operation error EC2: DescribeInstances, https response error StatusCode: 0, RequestID: , request '
+                     'send failed, Post "https://%s/": tls: failed to verify certificate: x509: certificate signed by '
+                     'unknown authority' % w.host("ec2"))
+
+
+@never_joined("C038-ca-empty", "ClusterCaInvalid", {
+    "ClusterCaInvalid": None, "KubeletCrashLooping": "ClusterCaInvalid"}, "joining", "no certificate",
+    subject="/etc/kubernetes/pki/ca.crt")
+def _(w):
+    w.cluster_ca_empty()
+
+
+@never_joined("C038-ca-missing", "ClusterCaInvalid", {
+    "ClusterCaInvalid": None, "KubeletCrashLooping": "ClusterCaInvalid"}, "joining", "is absent",
+    subject="/etc/kubernetes/pki/ca.crt")
+def _(w):
+    w.cluster_ca_empty(missing=True)
+
+
+@never_joined("C066-sandbox-image-service", "SandboxImageMissing", {
+    "SandboxImageMissing": None, "KubeletInactive": "SandboxImageMissing"}, "joining", "sandbox-image.service failed",
+    world={"al2": True})
+def _(w):
+    w.sandbox_image_unit_failed()
+
+
+@never_joined("C073-metadata-disabled", "ImdsDisabled", {
+    "ImdsDisabled": None, "BootstrapFailed": "ImdsDisabled", "KubeletInactive": ANY}, "bootstrapping", "403")
+def _(w):
+    w.imds_403()
+    w.nodeadm_failed("failed to get token from IMDS: operation error ec2imds: getToken, http response error StatusCode: "
+                     "403, request to EC2 IMDS failed")
+
+
+# ---- credentials: C040, and what an instance profile can lack ----
+
+@never_joined("no-instance-profile", "InstanceProfileMissing", {"InstanceProfileMissing": None}, "joining", "iam/info is 404")
+def _(w):
+    w.no_profile()
+    w.kubelet_exec_plugin_fails()
+
+
+@never_joined("instance-profile-deleted", "InstanceProfileInvalid", {"InstanceProfileInvalid": None}, "joining",
+              "InstanceProfileNotFound")
+def _(w):
+    w.invalid_profile()
+    w.kubelet_exec_plugin_fails()
+
+
+@never_joined("role-does-not-trust-ec2", "CredentialsMissing", {"CredentialsMissing": None}, "joining",
+              "AssumeRoleUnauthorizedAccess")
+def _(w):
+    w.credentials_refused()
+    w.kubelet_exec_plugin_fails()
+
+
+@never_joined("credentials-404", "CredentialsMissing", {"CredentialsMissing": None}, "joining", "404")
+def _(w):
+    w.credentials_missing()
+    w.kubelet_exec_plugin_fails()
+
+
+@broken("join/C040-credentials-expired", "CredentialsExpired", {
+    "CredentialsExpired": None, "NodeUnauthorized": "CredentialsExpired"}, more=says("expired 10 min ago"))
+def _(w):
+    """The node worked; metadata serves a stale set, and the API server takes no token any more."""
+    w.expired_credentials()
+    w.api_node(401)
+    w.kubelet_repeats(("E", "controller.go:195", '"Failed to update lease" err="Unauthorized"'), since=120)
+
+
+@never_joined("credentials-rejected", "CredentialsRejected", {
+    "CredentialsRejected": None, "NodeUnauthorized": "CredentialsRejected"}, "joining", "InvalidClientTokenId",
+    "clock is sound")
+def _(w):
+    w.sts_refuses()
+    w.kubelet_unauthorized()
+    w.api_node(401)
+
+
+# ---- who the node is: C014, C019, C056, C068 ----
+
+@never_joined("C019-role-not-mapped", "NodeRoleNotMapped", {
+    "NodeRoleNotMapped": None, "NodeUnauthorized": "NodeRoleNotMapped"}, "joining", "401", "world-node-role",
+    "STS accepts")
+def _(w):
+    w.kubelet_unauthorized()
+    w.api_node(401)
+
+
+@never_joined("C019-sts-not-reachable", "EndpointTimeout", {"EndpointTimeout": None, "NodeUnauthorized": None},
+              "joining", subject="sts")
+def _(w):
+    """Nobody can say whether the credentials are good: the 401 is a root of its own, and says no more."""
+    w.kubelet_unauthorized()
+    w.api_node(401)
+    w.endpoint_drop("sts")
+
+
+@never_joined("C014-other-name", "NodeNameMismatch", {"NodeNameMismatch": None}, "joining", "403",
+              "corp.example.com")
+def _(w):
+    w.kubelet_forbidden()
+
+
+@never_joined("C068-no-name", "NodeNameEmpty", {"NodeNameEmpty": None}, "joining", "system:node:")
+def _(w):
+    w.kubelet_nameless()
+    w.api_node_renamed("")
+
+
+for _ahead in (4000, -4000):
+    @never_joined("C056-clock-" + ("ahead" if _ahead > 0 else "behind"), "ClockSkewed", {
+        "ClockSkewed": None, "NodeUnauthorized": "ClockSkewed"}, "joining", "4000 s", "Date headers")
+    def _(w, ahead=_ahead):
+        w.clock_ahead(ahead)
+        w.kubelet_unauthorized()
+
+
+@sound("join/clock-a-minute-off")
+def _(w):
+    """40 s, which nobody minds."""
+    w.clock_ahead(40)
+
+
+# ---- the way to the API server: C021, C025 ----
+
+@broken("join/C025-endpoint-name-unknown", "ApiServerUnresolvable", more=says("NXDOMAIN"))
+def _(w):
+    w.api_unresolvable()
+    w.kubelet_api_timeout()
+
+
+@broken("join/api-server-security-group", "ApiServerTimeout", more=says("no connection in"))
+def _(w):
+    w.api_drop()
+    w.kubelet_api_timeout()
+
+
+@scenario("join/C021-service-address", "broken", {
+    "ServiceAddressUnreachable": None, "CniApiServerUnreachable": "ServiceAddressUnreachable", "IpamdNotServing": ANY,
+    "CniConfigMissing": ANY, "NodeNotReady": ANY}, exit=2, more=stage("networking", False, says("172.20.0.1:443")))
+def _(w):
+    w.service_address_dead()
+    w.ipamd_api_server_unreachable()
+    w.api_not_ready()
+
+
+# ---- runtime and images: C002, C004, C042 ----
+
+@broken("join/C002-runtime-hangs", "RuntimeUnresponsive", {
+    "RuntimeUnresponsive": None, "PlegUnhealthy": "RuntimeUnresponsive"}, more=says("no answer in"))
+def _(w):
+    w.pleg_unhealthy()
+
+
+@broken("join/C002-pleg-alone", "PlegUnhealthy", more=says("3m"))
+def _(w):
+    """The runtime answers, one container of it does not: only kubelet knows."""
+    w.pleg_unhealthy()
+    w.cri.server.delay = 0
+
+
+@broken("join/C004-sandbox-image-collected", "SandboxImageMissing", {
+    "SandboxImageMissing": None, "ImagePullDenied": "SandboxImageMissing"}, more=says("pause", "401"))
+def _(w):
+    w.pause_image_missing()
+
+
+@degraded("join/C045-no-registry-token", "ImagePullDenied", more=says("no basic auth credentials"))
+def _(w):
+    w.image_pull_denied()
+
+
+@broken("join/containerd-fails", "RuntimeDown", more=says("exit-code"))
+def _(w):
+    w.containerd_down()
+
+
+@broken("join/containerd-hangs", "RuntimeUnresponsive")
+def _(w):
+    w.containerd_hung()
+
+
+@broken("join/kubelet-stopped", "KubeletInactive", subject="kubelet.service", more=says("stopped"))
+def _(w):
+    w.kubelet_stopped()
+
+
+# ---- kubelet's certificate: C024 ----
+
+@degraded("join/C024-serving-certificate", "ServingCertificatePending", more=says("internal_error"))
+def _(w):
+    w.serving_certificate_pending()
+
+
+# ---- lifecycle: C047 ----
+
+def only_notice(name, code, set_up):
+    sound("join/" + name, notices=(code,))(set_up)
+
+
+only_notice("C047-spot-interruption", "SpotInterruption", lambda w: w.spot_interruption())
+only_notice("C047-rebalance", "RebalanceRecommended", lambda w: w.rebalance_recommended())
+only_notice("C047-maintenance", "MaintenanceScheduled", lambda w: w.maintenance_scheduled())
+only_notice("C047-scale-in", "TerminationPending", lambda w: w.termination_pending())
