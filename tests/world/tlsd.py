@@ -172,7 +172,8 @@ class Endpoint:
                     return
                 if self.delay:
                     time.sleep(self.delay)
-                status, extra, body = self.answer(line[1], headers)
+                sent = f.read(min(int(headers.get("content-length", 0)), 1 << 16))
+                status, extra, body = self.answer(line[1], headers, line[0], sent)
                 self.requests.append((time.monotonic(), "%s %s" % (line[0], line[1]), status))
                 if line[0] == "HEAD":
                     body = b""
@@ -183,7 +184,7 @@ class Endpoint:
                 if headers.get("connection", "").lower() == "close":
                     return
 
-    def answer(self, path, headers):
+    def answer(self, path, headers, method="GET", body=b""):
         """What the real ones answer to an unsigned request: never 200, and a redirect for a bare /."""
         if self.status:
             return self.status, "", b"<Response><Errors><Error><Code>Unavailable</Code></Error></Errors></Response>"
