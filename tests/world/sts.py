@@ -37,7 +37,7 @@ class Sts(tlsd.Endpoint):
         self.signed = 0         # calls of GetCallerIdentity
         self.error = None       # (status, code, message) in place of an answer to a signed call
 
-    def answer(self, path, headers, body=""):
+    def answer(self, path, headers, method="GET", body=b""):
         if self.status or not headers.get("authorization", "").startswith("AWS4-"):
             return super().answer(path, headers)
         self.signed += 1

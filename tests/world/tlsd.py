@@ -10,7 +10,6 @@ import ssl
 import subprocess
 import tempfile
 import time
-import xml.sax.saxutils
 
 from . import serve
 
@@ -177,7 +176,7 @@ class Endpoint:
                     return
                 if self.delay:
                     time.sleep(self.delay)
-                status, extra, body = self.answer(line[1], headers, given)
+                status, extra, body = self.answer(line[1], headers, line[0], headers[":body"])
                 self.requests.append((time.monotonic(), " ".join(x for x in (line[0], line[1], given) if x), status))
                 if line[0] == "HEAD":
                     body = b""
@@ -188,7 +187,7 @@ class Endpoint:
                 if headers.get("connection", "").lower() == "close":
                     return
 
-    def answer(self, path, headers, body=""):
+    def answer(self, path, headers, method="GET", body=b""):
         """What the real ones answer to an unsigned request: never 200, and a redirect for a bare /."""
         if self.status:
             return self.status, "", b"<Response><Errors><Error><Code>Unavailable</Code></Error></Errors></Response>"
