@@ -858,6 +858,13 @@ static void on_service(struct run *r, const struct http_reply *reply, uintptr_t 
 		run_end(r);
 		return;
 	}
+	/* behind that address is the same API server */
+	if (!connected && !m->answered) {
+		observe_reason(r, OUTCOME_UNKNOWN,
+		               "cannot tell: the API server itself does not answer");
+		run_end(r);
+		return;
+	}
 	o = run_observe(r, LAYER_APISERVER, "service", "", connected ? OUTCOME_OK : reply->outcome,
 	                connected ? 0 : reply->code);
 	observation_text(o, "address", "%s", address_format(&s->service, address));

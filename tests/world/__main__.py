@@ -41,6 +41,7 @@ def main():
         for f in a.fault:
             name, equals, v = f.partition("=")
             getattr(w, name)(*([value(v)] if equals else []))
+        w._host_settle()
         env = w.environment(ROOT=w.root, TERM=os.environ.get("TERM", "dumb"),
                             PATH=os.path.dirname(w.binary()) + ":/usr/sbin:/usr/bin:/sbin:/bin")
         return subprocess.run(w.node.argv(
