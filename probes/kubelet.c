@@ -15,6 +15,7 @@ enum {
 	READINGS_MAX = 10,      /* in one look: what is left comes with the next */
 	RESTARTS_LOOPING = 2,   /* one restart, as after a change of configuration, says nothing */
 	UNAUTHORIZED_TIMES = 2, /* kubelet tries again at least every 7 s */
+	PAST_MAX = 50,
 	CONFIG_BYTES_MAX = 262144,
 };
 
@@ -35,6 +36,8 @@ static const char *const unit_names[N_UNITS] = {
 	"cloud-final.service", "sandbox-image.service"};
 static const char *const logged_units[] = {"kubelet.service", "snap.kubelet-eks.daemon.service",
                                            NULL};
+static const struct journal_query newest = {
+	.units = logged_units, .newest_only = NEWEST, .entries_max = ENTRIES_MAX};
 
 /* ---- what lines say ---- */
 
@@ -141,6 +144,7 @@ struct memory {
 	char cursor[JOURNAL_CURSOR_MAX];
 	struct said denied, api, pleg, no_certificate, dependency;
 	enum denial denial;
+	usec_t heard;   /* the last time that it said anything */
 	usec_t success; /* the last time that it said that the API server took the node */
 	uint32_t pleg_age_s;
 	struct last_words words, fatal; /* of the running process; of the last that ended */
@@ -162,6 +166,8 @@ struct state {
 	struct unit unit;
 	bool booting, boot_failed, sandbox_failed;
 	unsigned readings, waiting;
+	bool ran; /* in this boot, but longer ago than lines are read */
+	char cursor[JOURNAL_CURSOR_MAX];
 	bool failed_now; /* a new line says that the API server refused the node */
 };
 
@@ -336,6 +342,8 @@ static void on_line(struct run *r, const struct journal_entry *e, uintptr_t tag)
 	bool init = strcmp(e->identifier, "systemd") == 0;
 	struct match_set found = {0};
 
+	if (!init)
+		m->heard = at;
 	if (!matcher_find(&m->matcher, e->message, e->len, &found) && e->message[0] != 'E' &&
 	    e->message[0] != 'F')
 		return;
@@ -456,6 +464,24 @@ static void observe_config(struct run *r, bool refused)
 	}
 }
 
+/* systemd forgets a unit that has ended and that nothing refers to, as kubelet's: then the journal
+ * alone knows whether it ever ran. */
+static void add_past(struct run *r, struct observation *o)
+{
+	const struct memory *m = run_memory(r);
+	const struct state *s = run_state(r);
+	usec_t now = run_now(r),
+	       ended = s->unit.active_exit ? s->unit.active_exit : s->unit.main_exit;
+
+	if (ended)
+		observation_number(o, "stopped_s",
+		                   (int64_t) ((now - run_from_monotonic(r, ended)) / USEC_PER_SEC));
+	else if (m->heard)
+		observation_number(o, "heard_s", (int64_t) ((now - m->heard) / USEC_PER_SEC));
+	else if (s->ran || !s->journal_error)
+		observation_number(o, "ran", s->ran);
+}
+
 static void observe_stopped(struct run *r, const struct state *s)
 {
 	const struct memory *m = run_memory(r);
@@ -473,13 +499,7 @@ static void observe_stopped(struct run *r, const struct state *s)
 	observation_number(o, "restarts", s->unit.restarts);
 	if (is(s->unit.load, "masked"))
 		observation_text(o, "load", "masked");
-	if (s->unit.active_exit || s->unit.main_exit)
-		observation_number(o, "stopped_s",
-		                   (int64_t) ((run_now(r) -
-		                               run_from_monotonic(r, s->unit.active_exit
-		                                                             ? s->unit.active_exit
-		                                                             : s->unit.main_exit)) /
-		                              USEC_PER_SEC));
+	add_past(r, o);
 	if (m->dependency.at)
 		observation_text(o, "dependency", "%s",
 		                 s->sandbox_failed ? unit_names[SANDBOX_IMAGE] : "failed");
@@ -962,19 +982,41 @@ static void look_at_starters(struct run *r)
 		after_units(r);
 }
 
+static void on_past(struct run *r, const struct journal_end *e, uintptr_t tag)
+{
+	look_at_starters(r);
+}
+
+static void on_past_line(struct run *r, const struct journal_entry *e, uintptr_t tag)
+{
+	struct state *s = run_state(r);
+
+	s->ran = s->ran || strcmp(e->identifier, "systemd") != 0;
+}
+
+/* The first lines of this boot: what kubelet, if it ran at all, began with is among them. */
+static void look_at_past(struct run *r)
+{
+	static const struct journal_query q = {.units = logged_units, .entries_max = PAST_MAX};
+	const struct memory *m = run_memory(r);
+	struct state *s = run_state(r);
+
+	if (m->heard || s->unit.active_exit || s->unit.main_exit || s->journal_error ||
+	    run_journal(r, &q, s->cursor, on_past_line, on_past, 0) < 0)
+		look_at_starters(r);
+}
+
 static void on_lines(struct run *r, const struct journal_end *e, uintptr_t tag)
 {
 	struct state *s = run_state(r);
 	struct memory *m = run_memory(r);
-	static const struct journal_query more = {
-		.units = logged_units, .newest_only = NEWEST, .entries_max = ENTRIES_MAX};
 
 	s->journal_error = e->error;
 	if (e->more && ++s->readings < READINGS_MAX &&
-	    run_journal(r, &more, m->cursor, on_line, on_lines, 0) == 0)
+	    run_journal(r, &newest, m->cursor, on_line, on_lines, 0) == 0)
 		return;
-	if (s->known && is(s->unit.active, "inactive") && !is(s->unit.load, "masked"))
-		look_at_starters(r);
+	if (s->known && is(s->unit.active, "inactive"))
+		look_at_past(r);
 	else
 		after_units(r);
 }
@@ -982,9 +1024,7 @@ static void on_lines(struct run *r, const struct journal_end *e, uintptr_t tag)
 static void look_at_journal(struct run *r)
 {
 	struct memory *m = run_memory(r);
-	static const struct journal_query q = {
-		.units = logged_units, .newest_only = NEWEST, .entries_max = ENTRIES_MAX};
-	int e = run_journal(r, &q, m->cursor, on_line, on_lines, 0);
+	int e = run_journal(r, &newest, m->cursor, on_line, on_lines, 0);
 
 	if (e < 0)
 		on_lines(r, &(struct journal_end){.error = e}, 0);
@@ -1086,7 +1126,8 @@ static void summarize_stopped(const struct observation *o, char *dst, size_t siz
 {
 	const char *sub = evidence_get_text(o, "sub"), *dep = evidence_get_text(o, "dependency"),
 		   *waits = evidence_get_text(o, "waits_for");
-	int64_t stopped = evidence_number(o, "stopped_s", -1);
+	int64_t stopped = evidence_number(o, "stopped_s", -1),
+		heard = evidence_number(o, "heard_s", -1), ran = evidence_number(o, "ran", -1);
 
 	if (is(evidence_get_text(o, "load"), "masked"))
 		(void) text_format(dst, size, "%s is masked", o->subject);
@@ -1094,8 +1135,12 @@ static void summarize_stopped(const struct observation *o, char *dst, size_t siz
 		(void) text_format(dst, size, "%s inactive (%s)", o->subject, *sub ? sub : "dead");
 	if (stopped >= 0)
 		(void) text_append(dst, size, ", stopped %" PRId64 " s ago", stopped);
-	else
-		(void) text_append(dst, size, ", never started since boot");
+	else if (heard >= 0)
+		(void) text_append(dst, size, ", last heard of %" PRId64 " s ago", heard);
+	else if (ran >= 0)
+		(void) text_append(dst, size,
+		                   ran ? ", it ran earlier in this boot"
+		                       : ", never started since boot");
 	if (is(dep, "failed"))
 		(void) text_append(dst, size, ": a unit that it needs failed");
 	else if (*dep)
