@@ -139,30 +139,26 @@ int sockdiag_parse(struct tcp_sockets *to, const void *buffer, size_t len,
 	return left > 0 ? -EBADMSG : 1;
 }
 
-static struct mnl_socket *closed(struct mnl_socket *s)
+static void socket_closep(struct mnl_socket **s)
 {
-	if (s)
-		(void) mnl_socket_close(s);
-	return NULL;
+	if (*s)
+		(void) mnl_socket_close(*s);
 }
 
 /* A dump that is asked for is answered while we ask: the timeout is a safety net alone. */
 static int open_socket(struct mnl_socket **ret)
 {
 	static const struct timeval patience = {.tv_usec = 100000};
-	struct mnl_socket *s = mnl_socket_open2(NETLINK_SOCK_DIAG, SOCK_CLOEXEC);
-	int r;
+	_cleanup_(socket_closep) struct mnl_socket *s =
+		mnl_socket_open2(NETLINK_SOCK_DIAG, SOCK_CLOEXEC);
 
 	if (!s)
 		return errno == EPROTONOSUPPORT ? -EOPNOTSUPP : -errno;
 	if (mnl_socket_bind(s, 0, MNL_SOCKET_AUTOPID) < 0 ||
 	    setsockopt(mnl_socket_get_fd(s), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) <
-	            0) {
-		r = -errno;
-		s = closed(s);
-		return r;
-	}
-	*ret = s;
+	            0)
+		return -errno;
+	*ret = TAKE(s);
 	return 0;
 }
 
@@ -190,7 +186,7 @@ int sockdiag_tcp(const struct address *to, uint16_t port, struct tcp_sockets *re
 {
 	_cleanup_(freep) char *buffer = NULL;
 	struct tcp_sockets found = {0};
-	struct mnl_socket *s = NULL;
+	_cleanup_(socket_closep) struct mnl_socket *s = NULL;
 	int r;
 
 	if (to->family != AF_INET && to->family != AF_INET6)
@@ -202,7 +198,6 @@ int sockdiag_tcp(const struct address *to, uint16_t port, struct tcp_sockets *re
 	if (r < 0)
 		return r;
 	r = dump(s, to, port, buffer, &found);
-	s = closed(s);
 	if (r == 0)
 		*ret = found;
 	return r;

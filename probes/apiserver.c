@@ -234,7 +234,7 @@ static bool take_kubeconfig(struct run *r, const struct kubeconfig *k)
 static bool read_kubeconfig(struct run *r)
 {
 	struct state *s = run_state(r);
-	struct kubeconfig k;
+	struct kubeconfig k = {0};
 	const char *text;
 	char error[64];
 	size_t len;
@@ -886,10 +886,9 @@ static int look_at_service(struct run *r)
 	struct state *s = run_state(r);
 
 	if (run_node(r)->registered != YES) {
-		observe_reason(r, run_node(r)->registered == NO ? OUTCOME_SKIPPED : OUTCOME_UNKNOWN,
-		               run_node(r)->registered == NO
-		                       ? "not registered"
-		                       : "cannot tell whether the node is registered");
+		observe_reason(r, OUTCOME_SKIPPED,
+		               run_node(r)->registered == NO ? "not registered"
+		                                             : "not known to be registered");
 	} else if (run_uptime(r) < kube_proxy_grace) {
 		observe_reason(r, OUTCOME_SKIPPED, "kube-proxy may still be starting");
 	} else if (read_kubeconfig(r)) {

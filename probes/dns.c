@@ -98,7 +98,7 @@ static void keep_other(struct run *r, enum service s, const struct observation *
 {
 	struct memory *m = run_memory(r);
 
-	if (o && s >= first_other)
+	if (o && s >= first_other && s < _SERVICE_MAX)
 		m->others[s] = *o;
 }
 

@@ -458,7 +458,7 @@ static enum code judge(const struct observation *o, struct words *ret)
 const struct probe probe_proxy = {
 	.name = "proxy",
 	.what = "the proxy that kubelet, containerd and nodeadm are told to use, and what is "
-                "exempt "
+		"exempt "
 		"from it",
 	.layer = LAYER_ENDPOINT,
 	.every = 300 * USEC_PER_SEC,

@@ -739,7 +739,7 @@ def _(w):
     w.api_livez(401)
 
 
-@sound("sound/one-address-of-the-api-server-dead", more=seen("apiserver", "ok", "skipped", "unknown"))
+@sound("sound/one-address-of-the-api-server-dead", more=seen("apiserver", "ok", "skipped"))
 def _(w):
     """The kubelet goes on to the other address, and so do we."""
     w._nft(w.aws, "input", "ip daddr 10.0.2.90 tcp dport 443 drop")
