@@ -82,7 +82,10 @@ class Containerd:
     # ---- what it knows ----
 
     def conf_dir(self):
-        text = self.world.tree.read("etc/containerd/config.toml").decode("utf-8", "replace")
+        try:
+            text = self.world.tree.read("etc/containerd/config.toml").decode("utf-8", "replace")
+        except OSError:     # containerd goes by its defaults
+            text = ""
         m = re.search(r"^\s*conf_dir\s*=\s*['\"]([^'\"]*)['\"]", text, re.M)
         return m.group(1) if m else "/etc/cni/net.d"
 

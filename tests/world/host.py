@@ -4,6 +4,7 @@ break. World is made of this."""
 
 import hashlib
 import json
+import re
 import time
 import uuid
 
@@ -147,6 +148,17 @@ class Host:
             self.systemd.units = default_units(self.al2)
             self._interface_units()
             self.systemd.start()
+
+    def _host_none(self):
+        """None of the programs of a node are here."""
+        self.cri.server.close()
+        self.ipamd.close()
+        self.kubelet.close()
+        if self.systemd:
+            for name in [n for n in self.systemd.units if re.match("nodeadm|kubelet|containerd|udev-net|sandbox", n)]:
+                del self.systemd.units[name]
+        if self.journal_file:
+            self.journal_file.lines.clear()
 
     def _interface_units(self):
         for e in self.enis:

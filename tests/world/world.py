@@ -666,8 +666,9 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
         for name in ("board_vendor", "product_name", "sys_vendor"):
             self.tree.write("sys/class/dmi/id/" + name, "QEMU\n")
         self.tree.write("sys/class/dmi/id/product_uuid", "7a6f2d3c-0b5e-4c1d-9a4f-2f1e0d9c8b7a\n")
-        for name in ("etc/eks", "etc/cni", "etc/kubernetes", "etc/containerd", "opt/cni",
-                     "var/lib/kubelet"):
+        self._host_none()
+        for name in ("etc/eks", "etc/cni", "etc/kubernetes", "etc/containerd", "opt/cni", "run/nodeadm",
+                     "run/containerd", "run/aws-node", "var/lib/kubelet", "var/log/aws-routed-eni", "var/log/pods"):
             self.tree.remove(name)
         self.tree.write("etc/resolv.conf", "nameserver %s\n" % VPC_DNS)
         self.tree.write("etc/os-release", 'NAME="Debian GNU/Linux"\nID=debian\nVERSION_ID="12"\n')
