@@ -80,7 +80,7 @@ class ApiServer(tlsd.Endpoint):
             "status": {"conditions": conditions, "allocatable": {"pods": "29"},
                        "nodeInfo": {"kubeletVersion": "v1.33.1-eks-1de0d4f"}}})
 
-    def answer(self, path, headers=None, body=""):
+    def answer(self, path, headers=None, method="GET", body=b""):
         headers = headers or {}
         path = path.split("?")[0]
         code, text = self.route(path, headers)

@@ -123,7 +123,7 @@ class Endpoint:
             c = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             c.load_cert_chain("%s/%s.pem" % (certs, file), certs + "/server.key")
             self.contexts[cert] = c
-        self.requests = []      # (monotonic, "GET /" or "POST / BODY", status)
+        self.requests = []      # (monotonic, "GET /", status)
         self.connections = 0
         # Faults
         self.certificate = "server"
@@ -134,6 +134,7 @@ class Endpoint:
         self.delay = 0.0        # before the handshake, and before the answer
         self.skew = 0.0         # of the Date header against the node's clock
         self.refusal = None     # (status, Code, Message) of a signed call; the caller's token is put in for %s
+        self.signed_at = []     # monotonic, of signed calls
         self.caller = ("aws", "111122223333", "role", "session")
 
     def open(self):
@@ -172,14 +173,14 @@ class Endpoint:
                         break
                     name, _, value = h.partition(":")
                     headers[name.strip().lower()] = value.strip()
-                given = f.read(min(int(headers.get("content-length", "0")), 65536)).decode("latin-1")
                 if self.hang:
                     self.servers.hold(tls)
                     return
                 if self.delay:
                     time.sleep(self.delay)
-                status, extra, body = self.answer(line[1], headers, given)
-                self.requests.append((time.monotonic(), " ".join(x for x in (line[0], line[1], given) if x), status))
+                sent = f.read(min(int(headers.get("content-length", 0)), 1 << 16))
+                status, extra, body = self.answer(line[1], headers, line[0], sent)
+                self.requests.append((time.monotonic(), "%s %s" % (line[0], line[1]), status))
                 if line[0] == "HEAD":
                     body = b""
                 tls.sendall(("HTTP/1.1 %d x\r\nServer: AmazonEC2\r\nDate: %s\r\n"
@@ -191,6 +192,7 @@ class Endpoint:
 
     def signed(self, headers):
         """STS to GetCallerIdentity with a signature, which sdk.py's botocore has looked at, not we."""
+        self.signed_at.append(time.monotonic())
         if self.refusal:
             code, name, text = self.refusal
             text = text.replace("%s", headers.get("x-amz-security-token", ""))
@@ -205,11 +207,11 @@ class Endpoint:
             "</GetCallerIdentityResult><ResponseMetadata><RequestId>01234567</RequestId></ResponseMetadata>"
             "</GetCallerIdentityResponse>" % (partition, account, role, session, session, account)).encode()
 
-    def answer(self, path, headers, body=""):
+    def answer(self, path, headers, method="GET", body=b""):
         """What the real ones answer to an unsigned request: never 200, and a redirect for a bare /."""
         if self.status:
             return self.status, "", b"<Response><Errors><Error><Code>Unavailable</Code></Error></Errors></Response>"
-        if self.name == "sts" and "Action=GetCallerIdentity" in body and headers.get(
+        if self.name == "sts" and b"Action=GetCallerIdentity" in body and headers.get(
                 "authorization", "").startswith("AWS4-HMAC-SHA256 ") and "x-amz-security-token" in headers:
             return self.signed(headers)
         if self.name == "ecr.dkr":

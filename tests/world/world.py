@@ -341,7 +341,6 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata):
         self.dns = {a: dnsd.Server(self.servers, self.zone, a) for a in servers}
         self.tls = {s: tlsd.Endpoint(self.servers, s, a, self.certs)
                     for s, a in self.endpoints.items()}
-        self.tls["sts"].caller = self.partition, self.account, self.role, self.instance_id
 
         control_plane = self._control_servers()
 
