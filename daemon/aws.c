@@ -89,22 +89,91 @@ static bool fips_is_plain(const struct partition *p, const struct aws_name_optio
 	return strcmp(p->name, "aws-us-gov") == 0 && !o->dualstack;
 }
 
+/* %A account, %R region, %S suffix, %D dual-stack suffix. Source: the endpoint rule sets of
+ * botocore 1.40 (2025-10); for the registry, facts/eks-node.md 6.2. */
+static const struct pattern {
+	const char *plain, *fips, *dual, *fips_dual;
+} patterns[_SERVICE_MAX] = {
+	[SERVICE_EC2] = {"ec2.%R.%S", "ec2-fips.%R.%S", "ec2.%R.%D", "ec2-fips.%R.%D"},
+	[SERVICE_STS] = {"sts.%R.%S", "sts-fips.%R.%S", "sts.%R.%D", "sts-fips.%R.%D"},
+	[SERVICE_EKS] = {"eks.%R.%S", "fips.eks.%R.%S", "eks.%R.%D", "eks-fips.%R.%D"},
+	[SERVICE_ECR_API] = {"api.ecr.%R.%S", "ecr-fips.%R.%S", "ecr.%R.%D", "ecr-fips.%R.%D"},
+	[SERVICE_ECR_DKR] = {"%A.dkr.ecr.%R.%S", "%A.dkr.ecr.%R.%S", "%A.dkr.ecr.%R.%S",
+                             "%A.dkr.ecr.%R.%S"},
+	[SERVICE_S3] = {"s3.%R.%S", "s3-fips.%R.%S", "s3.dualstack.%R.%S",
+                        "s3-fips.dualstack.%R.%S"},
+};
+
+static bool is_in(const struct partition *p, const char *name)
+{
+	return strcmp(p->name, name) == 0;
+}
+
+/* NULL: there is no such name. */
+static const char *pattern_of(enum service s, const struct partition *p,
+                              const struct aws_name_options *o)
+{
+	bool fips = o->fips && !fips_is_plain(p, o), us = is_in(p, "aws") || is_in(p, "aws-us-gov");
+
+	if (s == SERVICE_S3 && fips && is_in(p, "aws-cn"))
+		return NULL;
+	if (s == SERVICE_EKS && fips && !o->dualstack && !is_in(p, "aws"))
+		return "eks-fips.%R.%S";
+	if (s == SERVICE_ECR_API && o->fips && !us)
+		return o->dualstack ? "api.ecr-fips.%R.%D" : "api.ecr-fips.%R.%S";
+	if (s == SERVICE_ECR_API && o->fips && !o->dualstack)
+		return "ecr-fips.%R.%S"; /* in GovCloud as well */
+	if (s == SERVICE_ECR_API && o->dualstack && !us && !is_in(p, "aws-cn"))
+		return "api.ecr.%R.%D";
+	if (s == SERVICE_S3 && o->fips) /* likewise */
+		fips = true;
+	return o->dualstack ? fips ? patterns[s].fips_dual : patterns[s].dual
+	       : fips       ? patterns[s].fips
+	                    : patterns[s].plain;
+}
+
 int aws_host(enum service s, const struct aws_name_options *o, char *ret, size_t size)
 {
 	const struct partition *p = o->region ? aws_partition_of(o->region) : NULL;
-	const char *suffix;
-	int n;
+	const char *pattern, *part;
+	size_t n = 0, len;
 
 	if (!p)
 		return -EINVAL;
 	if (o->dualstack && strncmp(p->name, "aws-iso", strlen("aws-iso")) == 0)
 		return -EOPNOTSUPP;
-	suffix = o->dualstack                            ? p->dualstack_suffix
-	         : o->domain && aws_is_domain(o->domain) ? o->domain
-	                                                 : p->suffix;
-	n = snprintf(ret, size, "%s%s.%s.%s", services[s],
-	             o->fips && !fips_is_plain(p, o) ? "-fips" : "", o->region, suffix);
-	return n < 0 || (size_t) n >= size ? -EINVAL : 0;
+	pattern = pattern_of(s, p, o);
+	if (!pattern)
+		return -EOPNOTSUPP;
+	for (; *pattern; pattern++) {
+		char one[2] = {*pattern, 0};
+
+		part = one;
+		if (*pattern == '%')
+			switch (*++pattern) {
+			case 'A':
+				part = o->account;
+				break;
+			case 'R':
+				part = o->region;
+				break;
+			case 'D':
+				part = p->dualstack_suffix;
+				break;
+			default:
+				part = o->domain && aws_is_domain(o->domain) ? o->domain
+				                                             : p->suffix;
+			}
+		if (!part || !*part)
+			return -ENODATA;
+		len = strlen(part);
+		if (n + len >= size)
+			return -EINVAL;
+		memcpy(ret + n, part, len);
+		n += len;
+	}
+	ret[n] = 0;
+	return 0;
 }
 
 static bool is_host(const char *s, size_t len, bool brackets)

@@ -10,7 +10,11 @@ enum { AWS_HOST_MAX = 160, AWS_REGION_MAX = 32 };
 /* clang-format off */
 #define SERVICES(X) \
 	X(EC2, "ec2") \
-	X(STS, "sts")
+	X(STS, "sts") \
+	X(EKS, "eks") \
+	X(ECR_API, "ecr.api") \
+	X(ECR_DKR, "ecr.dkr") \
+	X(S3, "s3")
 /* clang-format on */
 
 enum service {
@@ -39,10 +43,12 @@ struct aws_name_options {
 	 * answer for metadata must not choose where this node connects to */
 	const char *domain;
 	bool dualstack, fips;
+	const char *account; /* twelve digits: the registry's names begin with it */
 };
 
-/* The host name the SDKs would use. -EINVAL without a region; -EOPNOTSUPP where the SDK has no such
- * name (dual-stack in the iso partitions). */
+/* The host name the SDKs would use. -EINVAL without a region; -ENODATA without the account that it
+ * takes; -EOPNOTSUPP where the SDK has no such name (dual-stack in the iso partitions, FIPS for S3
+ * in China). The registry's is the one that stands in an image's name, whatever the options. */
 int aws_host(enum service s, const struct aws_name_options *o, char *ret, size_t size);
 
 /* "https://host[:port][/path]" of AWS_ENDPOINT_URL*: -EINVAL when it is not an http(s) URL. */

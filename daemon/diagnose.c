@@ -276,14 +276,34 @@ static void merge(struct finding *into, const struct fact *fact)
 		into->seen = fact->seen;
 }
 
-static void say_all(struct finding *f)
+/* Whether a look at that service, in the layer of the finding, came to anything. */
+static bool was_seen(const struct fact *const *facts, size_t n, enum layer layer, const char *name)
 {
-	char every[SUBJECT_MAX] = "";
+	for (size_t i = 0; i < n; i++) {
+		const struct observation *o = &facts[i]->latest;
 
-	for (int i = 0; i < _SERVICE_MAX; i++)
-		(void) text_append(every, sizeof(every), "%s%s", i ? "," : "",
-		                   service_name((enum service) i));
-	if (strcmp(f->subject, every) == 0)
+		if (o->layer == layer && strcmp(o->subject, name) == 0 &&
+		    o->outcome != OUTCOME_SKIPPED && o->outcome != OUTCOME_UNKNOWN)
+			return true;
+	}
+	return false;
+}
+
+/* All that could be looked at, be it fewer than the table has: a node does not ask every service.
+ */
+static void say_all(struct finding *f, const struct fact *const *facts, size_t n)
+{
+	int listed = 0;
+
+	for (int i = 0; i < _SERVICE_MAX; i++) {
+		const char *name = service_name((enum service) i);
+
+		if (list_has(f->subject, name))
+			listed++;
+		else if (was_seen(facts, n, cause_of(f->code)->layer, name))
+			return;
+	}
+	if (listed > 1)
 		(void) text_format(f->subject, sizeof(f->subject), "all");
 }
 
@@ -348,7 +368,7 @@ static size_t collect(const struct fact *const *facts, size_t n, struct finding 
 		if (s[i].finding >= 0 && s[i].because >= 0)
 			ret[s[i].finding].because = s[s[i].because].finding;
 	for (size_t i = 0; i < found; i++)
-		say_all(&ret[i]);
+		say_all(&ret[i], facts, n);
 	return found;
 }
 

@@ -145,6 +145,15 @@ int file_stat(const struct files *f, const char *path, struct stat *ret)
 	return fstat(fd, ret) < 0 ? -errno : 0;
 }
 
+int file_statvfs(const struct files *f, const char *path, struct statvfs *ret)
+{
+	_cleanup_(closep) int fd = open_below(f, path, O_PATH);
+
+	if (fd < 0)
+		return fd;
+	return fstatvfs(fd, ret) < 0 ? -errno : 0;
+}
+
 static int open_regular(const struct files *f, const char *path, size_t *ret_size)
 {
 	_cleanup_(closep) int fd = file_open(f, path, 0);

@@ -3,6 +3,7 @@
 /* Files of the host, below --root, bounded; symbolic links never leave the root. */
 
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "util.h"
 
@@ -38,6 +39,9 @@ int file_each(const struct files *f, const char *dir,
 int file_read_end(const struct files *f, const char *path, size_t max, char **ret, size_t *ret_len);
 /* stat(2) of what the path resolves to below the root. */
 int file_stat(const struct files *f, const char *path, struct stat *ret);
+/* statvfs(3) of the file system that the path lies on. A local file system answers from memory; one
+ * of the network may hang: not for those. */
+int file_statvfs(const struct files *f, const char *path, struct statvfs *ret);
 /* Opens for reading, O_CLOEXEC|O_NONBLOCK; the caller closes. Negative errno. */
 int file_open(const struct files *f, const char *path, int flags);
 /* Writes whole or not at all: a temporary name beside it, then rename. Directories are not made.

@@ -13,18 +13,21 @@ enum {
 	/* the answers we ask for are some hundred bytes; a runtime's own extras are never asked */
 	ANSWER_MAX = 256 * 1024,
 	QUESTION_MAX = 4096,
+	METHOD_MAX = 128,
 	VARINT_MAX = 10,
 	SOCKET_PATH_MAX = sizeof(((struct sockaddr_un *) NULL)->sun_path),
 };
 
 struct grpc_call {
+	struct http *owner;
 	struct http_call *http;
 	sd_event_source *failed; /* tells from the loop what was known from the start */
 	int fd, error;           /* fd: of the socket's file, O_PATH, while libcurl may connect */
-	usec_t started;
+	bool again;              /* this is the call without a message */
+	usec_t started, timeout;
 	grpc_done_t done;
 	void *userdata;
-	char text[160];
+	char text[160], method[METHOD_MAX];
 	char path[SOCKET_PATH_MAX]; /* where libcurl connects */
 };
 
@@ -82,7 +85,7 @@ static bool is_grpc(const struct http_reply *h)
 	       h->grpc_status >= 0;
 }
 
-/* HTTP said OK: whether that was gRPC. */
+/* HTTP gave an answer: whether that was gRPC. */
 static void read_answer(const struct http_reply *h, struct grpc_reply *r)
 {
 	r->outcome = OUTCOME_MALFORMED;
@@ -127,17 +130,78 @@ static void read_failure(const struct grpc_call *c, const struct http_reply *h,
 	}
 }
 
+static void on_http(struct http_call *http, const struct http_reply *h, void *userdata);
+
+/* message NULL: without one, which no method would take, but which a server without that method
+ * answers all the same. */
+static int ask(struct grpc_call *c, struct http *http, const void *message, size_t len,
+               usec_t timeout)
+{
+	char body[PREFIX_BYTES + QUESTION_MAX], deadline[64];
+	const char *headers[] = {"content-type: application/grpc", "te: trailers", deadline, NULL};
+	struct http_request rq = {.method = "POST",
+	                          .scheme = "http",
+	                          .host = "localhost",
+	                          .port = 80,
+	                          .path = c->method,
+	                          .headers = headers,
+	                          .connect_timeout = timeout,
+	                          .timeout = timeout,
+	                          .body_max = ANSWER_MAX,
+	                          .body = message ? body : NULL,
+	                          .body_len = PREFIX_BYTES + len,
+	                          .unix_socket = c->path,
+	                          .http2 = true};
+
+	/* so that the server stops as well: an answer that comes later is for nobody */
+	(void) text_format(deadline, sizeof(deadline), "grpc-timeout: %lum",
+	                   (unsigned long) (timeout / USEC_PER_MSEC));
+	body[0] = 0;
+	for (size_t i = 0; i < 4; i++)
+		body[1 + i] = (char) (len >> (24 - 8 * i));
+	if (message && len)
+		memcpy(body + PREFIX_BYTES, message, len);
+	return http_call_new(&c->http, http, &rq, on_http, c);
+}
+
+/* A server that has no such method may say so, and reset the stream, before it has our message.
+ * libcurl 7.88 then finds the stream closed as it sends, and fails without a word of the answer
+ * that it was given. Asked without a message, there is nothing left to be sent too late. */
+static bool ask_again(struct grpc_call *c, const struct http_reply *h)
+{
+	usec_t spent = clock_boottime() - c->started;
+
+	if (c->again || h->outcome != OUTCOME_FAILED || h->stage != HTTP_WAITING || h->status ||
+	    spent >= c->timeout)
+		return false;
+	c->again = true;
+	c->http = http_call_free(c->http);
+	return ask(c, c->owner, NULL, 0, c->timeout - spent) == 0;
+}
+
 static void on_http(struct http_call *http, const struct http_reply *h, void *userdata)
 {
 	struct grpc_call *c = userdata;
-	struct grpc_reply r = {
-		.status = -1, .error = c->text, .message = (const uint8_t *) "", .took = h->total};
+	struct grpc_reply r = {.status = -1,
+	                       .error = c->text,
+	                       .message = (const uint8_t *) "",
+	                       .outcome = OUTCOME_MALFORMED,
+	                       .took = clock_boottime() - c->started};
 
+	/* the reply is gone once its call is */
 	decode(c->text, sizeof(c->text), h->grpc_message);
-	if (h->outcome == OUTCOME_OK)
+	if (ask_again(c, h))
+		return;
+	if (c->http && (h->outcome == OUTCOME_OK || is_grpc(h)))
 		read_answer(h, &r);
-	else
+	else if (c->http)
 		read_failure(c, h, &r);
+	/* that a method was given no message is its rightful complaint, not an answer to us */
+	if (c->again && r.status != GRPC_UNIMPLEMENTED) {
+		r.outcome = OUTCOME_MALFORMED;
+		r.status = -1;
+		r.len = 0;
+	}
 	c->done(c, &r, c->userdata);
 }
 
@@ -193,36 +257,6 @@ static int find_socket(struct grpc_call *c, const struct files *files, const cha
 	return 0;
 }
 
-static int ask(struct grpc_call *c, struct http *http, const char *method, const void *message,
-               size_t len, usec_t timeout)
-{
-	char body[PREFIX_BYTES + QUESTION_MAX], deadline[64];
-	const char *headers[] = {"content-type: application/grpc", "te: trailers", deadline, NULL};
-	struct http_request rq = {.method = "POST",
-	                          .scheme = "http",
-	                          .host = "localhost",
-	                          .port = 80,
-	                          .path = method,
-	                          .headers = headers,
-	                          .connect_timeout = timeout,
-	                          .timeout = timeout,
-	                          .body_max = ANSWER_MAX,
-	                          .body = body,
-	                          .body_len = PREFIX_BYTES + len,
-	                          .unix_socket = c->path,
-	                          .http2 = true};
-
-	/* so that the server stops as well: an answer that comes later is for nobody */
-	(void) text_format(deadline, sizeof(deadline), "grpc-timeout: %lum",
-	                   (unsigned long) (timeout / USEC_PER_MSEC));
-	body[0] = 0;
-	for (size_t i = 0; i < 4; i++)
-		body[1 + i] = (char) (len >> (24 - 8 * i));
-	if (len)
-		memcpy(body + PREFIX_BYTES, message, len);
-	return http_call_new(&c->http, http, &rq, on_http, c);
-}
-
 int grpc_call_new(struct grpc_call **ret, struct http *http, const struct files *files,
                   const char *path, const char *method, const void *message, size_t len,
                   usec_t timeout, grpc_done_t done, void *userdata)
@@ -232,16 +266,23 @@ int grpc_call_new(struct grpc_call **ret, struct http *http, const struct files 
 
 	if (len > QUESTION_MAX)
 		return -EMSGSIZE;
+	if (strlen(method) >= METHOD_MAX)
+		return -ENAMETOOLONG;
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
-	*c = (struct grpc_call){
-		.fd = -1, .started = clock_boottime(), .done = done, .userdata = userdata};
+	*c = (struct grpc_call){.owner = http,
+	                        .fd = -1,
+	                        .started = clock_boottime(),
+	                        .timeout = timeout,
+	                        .done = done,
+	                        .userdata = userdata};
+	memcpy(c->method, method, strlen(method) + 1);
 	c->error = grpc_available() ? find_socket(c, files, path) : -EOPNOTSUPP;
 	if (c->error < 0)
 		r = sd_event_add_defer(http_event(http), &c->failed, on_failed, c);
 	else
-		r = ask(c, http, method, message, len, timeout);
+		r = ask(c, http, message ? message : "", len, timeout);
 	if (r < 0) {
 		grpc_call_free(c);
 		return r;

@@ -797,9 +797,9 @@ static int add_instruments(struct manager *m, const struct manager_options *o, c
 		.endpoint = getenv("AWS_EC2_METADATA_SERVICE_ENDPOINT"),
 		.mode = getenv("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE"),
 		.disabled = getenv("AWS_EC2_METADATA_DISABLED"),
-		/* CONTRACT.md section 7: 60 in any minute at most; the imds probe itself needs 12,
-	         * or 30 while a failure is being confirmed */
-		.spare_per_minute = o->mode == SCHEDULE_DAEMON ? 28 : 0,
+		/* CONTRACT.md section 7: 60 in any minute at most; of them the imds probe itself
+	         * takes 12, or up to 18 more while a failure is being confirmed */
+		.spare_per_minute = o->mode == SCHEDULE_DAEMON ? 42 : 0,
 	};
 	sd_event *e = m->context.event;
 	int r;

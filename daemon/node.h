@@ -6,6 +6,7 @@
 #include "dns.h"
 #include "ec2-query.h"
 #include "netlink.h"
+#include "proxy.h"
 
 enum { ENIS_MAX = 64, CARDS_MAX = 32 }; /* p5.48xlarge: 64 ENIs over 32 cards (network-cards.tsv) */
 
@@ -117,9 +118,14 @@ struct node {
 	struct network network;
 	char role[128];            /* the role that metadata gives credentials for; "" not known */
 	enum tristate sts_accepts; /* these credentials, when it was last asked */
-	usec_t sts_at;             /* of that; 0: never */
+	usec_t sts_at;             /* of that, whatever came of it; 0: never */
 	struct endpoint apiserver; /* of the kubeconfig, resolved by the apiserver probe */
 	struct witness_seen witnesses[_WITNESS_MAX];
+	/* What kubelet, containerd and nodeadm were told to go through: host "" for none; without
+	 * its user and password. What does not bypass it is asked through it. */
+	struct endpoint proxy;
+	bool proxy_user; /* it wants a user's name, which is not kept */
+	char no_proxy[PROXY_TEXT_MAX];
 	enum tristate
 		registered;  /* what the API server says of our Node object, or kubelet's log */
 	enum tristate ready; /* its Ready condition */
@@ -127,6 +133,8 @@ struct node {
 	struct type_limits asked_limits; /* of a type that no table knows, by EC2 itself; "" */
 	struct ipamd_view ipamd;
 	bool kubeconfig_present;
+	bool asks_eks; /* its bootstrap asks EKS for the cluster: AL2's bootstrap.sh, Bottlerocket
+	                */
 	bool has_pods; /* the kubelet was given pods: it had registered; looked at while CNI is not
 	                  ready */
 };
@@ -142,6 +150,14 @@ struct clock_said {
 enum { CLOCK_SOUND_S = 60 };
 void node_clock(const struct node *n, usec_t now, struct clock_said *ret);
 const char *witness_name(enum witness w);
+
+/* What it means for this node that a service cannot be reached. answered: it was, once, on this
+ * machine. */
+enum misses { MISSES_IT, MISSES_NOTHING, MISSES_UNSURE };
+enum misses node_misses(const struct node *n, enum service s, bool answered, usec_t uptime);
+
+/* Whether programs of this node go to that host through a proxy. */
+bool node_is_proxied(const struct node *n, const char *host, uint16_t port);
 
 const char *region_source_name(enum region_source s);
 const char *managed_by_name(enum managed_by m); /* NULL for MANAGED_UNKNOWN */

@@ -137,7 +137,8 @@ uint64_t sigv4_date_parse(const char *s)
 	    !number(s + 11, 2, 23, &h) || !number(s + 14, 2, 59, &min) ||
 	    !number(s + 17, 2, 60, &sec) || y < 1970 || mon < 1 || d < 1)
 		return 0;
-	return (uint64_t) days_of(y, mon, d) * 86400 + h * 3600 + min * 60 + sec;
+	return (uint64_t) days_of(y, mon, d) * 86400 + UINT64_C(3600) * h + UINT64_C(60) * min +
+	       sec;
 }
 
 /* "20261130T211659Z" */

@@ -7,7 +7,7 @@ set -eu
 
 deb_build='gcc libc6-dev make pkg-config libsystemd-dev libcurl4-openssl-dev libjansson-dev libmnl-dev libc-ares-dev libssl-dev libyaml-dev zlib1g-dev git'
 deb_demo='python3 iproute2 nftables openssl'
-deb_test='python3-venv curl systemd systemd-container busybox mandoc dpkg-dev debhelper lintian rpm rpmlint systemd-journal-remote dbus-daemon dbus-bin dbus containerd'
+deb_test='python3-venv curl systemd systemd-container busybox mandoc dpkg-dev debhelper lintian rpm rpmlint systemd-journal-remote dbus-daemon dbus-bin dbus containerd python3-yaml shellcheck'
 deb_lint='iptables procps clang clang-format clang-tidy cppcheck shellcheck'
 rpm_build='gcc make binutils pkgconf-pkg-config systemd-devel libcurl-devel jansson-devel libmnl-devel c-ares-devel openssl-devel libyaml-devel zlib-devel git'
 rpm_demo='python3 iproute nftables openssl util-linux'
@@ -15,7 +15,7 @@ rpm_test='systemd systemd-container diffutils rpm-build systemd-journal-remote d
 rpm_lint='iptables-nft procps-ng'
 # Not in every rpm distribution (AL2023 has no cppcheck, shellcheck or mandoc): taken where they are there, and only
 # `make lint` and `make fuzz` miss them.
-rpm_wish='clang clang-tools-extra cppcheck ShellCheck mandoc busybox systemd-journal-remote'
+rpm_wish='python3-pyyaml clang clang-tools-extra cppcheck ShellCheck mandoc busybox systemd-journal-remote'
 
 wish=
 if command -v apt-get >/dev/null; then

@@ -52,8 +52,11 @@ struct state {
 	struct ask asks[SERVERS_MAX];
 	enum dns_type type; /* asked first */
 	unsigned asking, connecting, tried;
-	bool said;       /* what is wrong with the files */
-	bool unverified; /* insecure-skip-tls-verify: the kubelet does not look either */
+	bool through;            /* the proxy, at last */
+	struct http_reply alone; /* how it failed without it; of its texts, what it holds itself */
+	struct address alone_at; /* family 0: the name did not resolve */
+	bool said;               /* what is wrong with the files */
+	bool unverified;         /* insecure-skip-tls-verify: the kubelet does not look either */
 	struct address service;
 	bool guessed; /* the service address */
 	usec_t waited;
@@ -420,7 +423,8 @@ static void observe_reply(struct run *r, const struct http_reply *reply,
 		observation_detail(o, "cannot look: %s",
 		                   reply->tls_error[0] ? reply->tls_error : strerror(reply->code));
 	else if (outcome == OUTCOME_OK)
-		observation_detail(o, "%s connects, %s, livez %d", text,
+		observation_detail(o, "%s%s connects, %s, livez %d",
+		                   s->through ? "through the proxy: " : "", text,
 		                   s->ca_len ? "certificate verified against the cluster CA"
 		                             : "certificate not verified",
 		                   reply->status);
@@ -438,6 +442,64 @@ static const struct address *address_of(struct run *r, uintptr_t tag)
 	return &e->addresses[(m->turn + tag) % e->n];
 }
 
+static int livez(struct run *r, const char *host, const struct address *address, uint16_t port,
+                 const struct http_proxy *proxy, run_http_t done, uintptr_t tag)
+{
+	const struct endpoint *e = &run_node(r)->apiserver;
+	const struct state *s = run_state(r);
+	struct http_request rq = {
+		.method = "GET",
+		.scheme = e->scheme,
+		.host = host,
+		.address = *address,
+		.port = port,
+		.path = "/livez",
+		.connect_timeout = connect_patience,
+		.timeout = 4 * USEC_PER_SEC,
+		.body_max = BODY_MAX,
+		.proxy = proxy,
+		.ca_pem = s->ca_len ? s->ca : NULL,
+		.ca_pem_len = s->ca_len,
+	};
+
+	return run_http(r, &rq, done, tag);
+}
+
+static void observe_unresolvable(struct run *r);
+
+/* A kubelet that is told to use a proxy, and finds no exemption, goes through it: that it does not
+ * get there by itself is then no fault. That the proxy does not let it is said by proxy. */
+static void on_through(struct run *r, const struct http_reply *reply, uintptr_t tag)
+{
+	struct memory *m = run_memory(r);
+	struct state *s = run_state(r);
+
+	m->answered = reply->status && reply->status < 500;
+	if (m->answered) {
+		run_witness(r, WITNESS_APISERVER, reply);
+		observe_reply(r, reply, &run_node(r)->proxy.addresses[0]);
+	} else if (s->alone_at.family) {
+		s->through = false;
+		observe_reply(r, &s->alone, &s->alone_at);
+	} else {
+		observe_unresolvable(r);
+	}
+	run_end(r);
+}
+
+static bool go_through(struct run *r)
+{
+	const struct endpoint *e = &run_node(r)->apiserver, *p = &run_node(r)->proxy;
+	struct http_proxy via = {.scheme = p->scheme, .host = p->host, .port = p->port};
+	struct state *s = run_state(r);
+
+	if (p->n == 0 || !node_is_proxied(run_node(r), e->host, e->port))
+		return false;
+	via.address = p->addresses[0];
+	s->through = livez(r, e->host, &via.address, e->port, &via, on_through, 0) == 0;
+	return s->through;
+}
+
 /* An address of several may be dead: the kubelet goes on to the next one, and so does this. */
 static void on_livez(struct run *r, const struct http_reply *reply, uintptr_t tag)
 {
@@ -445,9 +507,18 @@ static void on_livez(struct run *r, const struct http_reply *reply, uintptr_t ta
 	struct memory *m = run_memory(r);
 
 	s->connecting--;
+	if (s->through && outcome_of(s, reply) != OUTCOME_OK)
+		return;
+	s->through = false;
 	if (outcome_of(s, reply) != OUTCOME_OK && reply->stage == HTTP_CONNECTING &&
 	    (connect_next(r) || s->connecting > 0))
 		return;
+	if (!reply->status) {
+		s->alone = *reply;
+		s->alone_at = *address_of(r, tag);
+		if (go_through(r))
+			return;
+	}
 	m->answered = outcome_of(s, reply) == OUTCOME_OK;
 	observe_reply(r, reply, address_of(r, tag));
 	if (m->answered) {
@@ -463,28 +534,6 @@ static void on_hedge(struct run *r, uintptr_t tag)
 	(void) connect_next(r);
 }
 
-static int livez(struct run *r, const char *host, const struct address *address, uint16_t port,
-                 run_http_t done, uintptr_t tag)
-{
-	const struct endpoint *e = &run_node(r)->apiserver;
-	const struct state *s = run_state(r);
-	struct http_request rq = {
-		.method = "GET",
-		.scheme = e->scheme,
-		.host = host,
-		.address = *address,
-		.port = port,
-		.path = "/livez",
-		.connect_timeout = connect_patience,
-		.timeout = 4 * USEC_PER_SEC,
-		.body_max = BODY_MAX,
-		.ca_pem = s->ca_len ? s->ca : NULL,
-		.ca_pem_len = s->ca_len,
-	};
-
-	return run_http(r, &rq, done, tag);
-}
-
 /* False when there is none left, or none that can be tried. */
 static bool connect_next(struct run *r)
 {
@@ -495,7 +544,7 @@ static bool connect_next(struct run *r)
 	if (tag >= e->n || tag >= TRIES_MAX)
 		return false;
 	s->tried++;
-	if (livez(r, e->host, address_of(r, tag), e->port, on_livez, tag) < 0)
+	if (livez(r, e->host, address_of(r, tag), e->port, NULL, on_livez, tag) < 0)
 		return false;
 	s->connecting++;
 	(void) run_timer(r, hedge_after, on_hedge, 0);
@@ -636,7 +685,7 @@ static void conclude_names(struct run *r)
 		if (connect_first(r) == 0)
 			return;
 		observe_reason(r, OUTCOME_UNKNOWN, "cannot tell: no call could be made");
-	} else if (ask_vpc_resolver(r)) {
+	} else if (ask_vpc_resolver(r) || go_through(r)) {
 		return;
 	} else {
 		((struct memory *) run_memory(r))->answered = false;
@@ -838,7 +887,7 @@ static int look_at_service(struct run *r)
 		observe_reason(r, OUTCOME_SKIPPED, "kube-proxy may still be starting");
 	} else if (read_kubeconfig(r)) {
 		find_service(r);
-		return livez(r, "kubernetes.default.svc", &s->service, 443, on_service, 0);
+		return livez(r, "kubernetes.default.svc", &s->service, 443, NULL, on_service, 0);
 	}
 	run_end(r);
 	return 0;

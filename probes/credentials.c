@@ -81,7 +81,10 @@ static int status_of(struct run *r, const struct imds_reply *reply)
 
 static int ask(struct run *r, const char *path, run_imds_t done)
 {
-	return run_imds(r, path, CREDENTIALS_BODY_MAX, !run_once(r), done, 0);
+	const struct memory *m = run_memory(r);
+
+	/* the first word is not put off: everything that signs waits for it */
+	return run_imds(r, path, CREDENTIALS_BODY_MAX, m->known, done, 0);
 }
 
 /* From inside a callback, where nobody takes an errno. */
@@ -95,7 +98,7 @@ static void ask_next(struct run *r, const char *path, run_imds_t done)
 
 static void append_span(char *dst, size_t size, int64_t s)
 {
-	if (s >= 2 * 3600)
+	if (s >= 7200)
 		(void) text_append(dst, size, "%lld h %lld min", (long long) s / 3600,
 		                   (long long) s / 60 % 60);
 	else if (s >= 120)

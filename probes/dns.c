@@ -27,7 +27,18 @@ struct ask {
 	struct dns_reply reply;
 };
 
+/* EC2 and STS are asked for at every look, the others' names change as rarely as they are used. */
+enum { BOOTSTRAP_BYTES = 65536 };
+static const enum service first_other = SERVICE_EKS;
+static const usec_t others_every = 60 * USEC_PER_SEC;
+
+struct memory {
+	usec_t others_at; /* 0: at the next look */
+	struct observation others[_SERVICE_MAX];
+};
+
 struct state {
+	bool others; /* are asked for this time */
 	struct address servers[SERVERS_MAX];
 	size_t n_servers;          /* of resolv.conf */
 	size_t vpc;                /* which of them is the VPC's resolver; VPC: none of them */
@@ -50,21 +61,25 @@ static bool is_true(const char *s)
 static const char *override_of(const struct run *r, enum service s)
 {
 	static const char *const names[_SERVICE_MAX] = {
-		[SERVICE_EC2] = "AWS_ENDPOINT_URL_EC2",
-		[SERVICE_STS] = "AWS_ENDPOINT_URL_STS",
+		[SERVICE_EC2] = "AWS_ENDPOINT_URL_EC2", [SERVICE_STS] = "AWS_ENDPOINT_URL_STS",
+		[SERVICE_EKS] = "AWS_ENDPOINT_URL_EKS", [SERVICE_ECR_API] = "AWS_ENDPOINT_URL_ECR",
+		[SERVICE_S3] = "AWS_ENDPOINT_URL_S3",
 	};
-	const char *url = run_env(r, names[s]);
+	const char *url = names[s] ? run_env(r, names[s]) : NULL;
 
-	return url ? url : run_env(r, "AWS_ENDPOINT_URL");
+	/* the registry is no service of the SDKs: its name stands in the images' */
+	return url || !names[s] ? url : run_env(r, "AWS_ENDPOINT_URL");
 }
 
-/* -EINVAL: the override is no URL; -ENOENT: no region; -EOPNOTSUPP: there is no such name. */
+/* -EINVAL: the override is no URL; -ENOENT: no region; -EOPNOTSUPP: there is no such name;
+ * -ENODATA: the account is not known. */
 static int name_endpoint(const struct run *r, enum service s, struct endpoint *ret)
 {
 	const struct node *n = run_node(r);
 	struct aws_name_options o = {
 		.region = n->region,
 		.domain = n->domain,
+		.account = n->account_id,
 		.dualstack = is_true(run_env(r, "AWS_USE_DUALSTACK_ENDPOINT")),
 		.fips = is_true(run_env(r, "AWS_USE_FIPS_ENDPOINT")),
 	};
@@ -79,13 +94,107 @@ static int name_endpoint(const struct run *r, enum service s, struct endpoint *r
 	return aws_host(s, &o, ret->host, sizeof(ret->host));
 }
 
+static void keep_other(struct run *r, enum service s, const struct observation *o)
+{
+	struct memory *m = run_memory(r);
+
+	if (o && s >= first_other)
+		m->others[s] = *o;
+}
+
 static void observe_nameless(struct run *r, enum service s, int error)
 {
 	struct observation *o =
 		run_observe(r, LAYER_DNS, "name", service_name(s), OUTCOME_UNKNOWN, -error);
 
 	observation_detail(o, error == -EINVAL ? "cannot tell: the endpoint is not an http(s) URL"
-	                                       : "cannot tell: no such name in this partition");
+	                      : error == -ENODATA ? "cannot tell: the account is not known"
+	                                          : "cannot tell: no such name in this partition");
+	keep_other(r, s, o);
+}
+
+static bool answered(const struct run *r, enum service s)
+{
+	char key[32];
+
+	(void) text_format(key, sizeof(key), "endpoint.%s", service_name(s));
+	return run_recall(r, key) != NULL;
+}
+
+/* ---- the others: when to ask for them, and whether they matter ---- */
+
+/* AL2's bootstrap.sh asks EKS; what AL2023 has in its place says that it is gone. */
+static void learn_bootstrap(struct run *r)
+{
+	struct node *n = run_learn(r);
+	const char *text;
+	size_t len;
+
+	n->asks_eks = (run_read(r, "/etc/eks/bootstrap.sh", BOOTSTRAP_BYTES, &text, &len) == 0 &&
+	               memmem(text, len, "describe-cluster", strlen("describe-cluster"))) ||
+	              (run_read(r, "/etc/os-release", BOOTSTRAP_BYTES, &text, &len) == 0 &&
+	               memmem(text, len, "ID=bottlerocket", strlen("ID=bottlerocket")));
+}
+
+static bool others_are_due(struct run *r)
+{
+	struct memory *m = run_memory(r);
+
+	return !m->others_at || run_once(r) || run_woken(r) ||
+	       run_now(r) - m->others_at >= others_every;
+}
+
+/* What was seen of them last stands until they are asked for again. */
+static void repeat_others(struct run *r)
+{
+	const struct memory *m = run_memory(r);
+
+	for (enum service i = first_other; i < _SERVICE_MAX; i++) {
+		struct observation *o;
+
+		if (!m->others[i].aspect[0])
+			continue;
+		o = run_observe(r, LAYER_DNS, "name", service_name(i), OUTCOME_UNKNOWN, 0);
+		if (o)
+			*o = m->others[i];
+	}
+}
+
+/* That there is no such name is no fault where nothing asks for it, or a proxy does. */
+static enum outcome missed(struct run *r, enum service s, const char **ret_why)
+{
+	const struct endpoint *e = &run_node(r)->endpoints[s];
+
+	if (s != SERVICE_EKS && node_is_proxied(run_node(r), e->host, e->port)) {
+		*ret_why = "the proxy resolves it";
+		return OUTCOME_SKIPPED;
+	}
+	switch (node_misses(run_node(r), s, answered(r, s), run_uptime(r))) {
+	case MISSES_NOTHING:
+		*ret_why = s == SERVICE_EKS ? "this node does not ask it"
+		                            : "the node is Ready without it";
+		return OUTCOME_SKIPPED;
+	case MISSES_UNSURE:
+		*ret_why = "cannot tell yet whether this node needs it";
+		return OUTCOME_UNKNOWN;
+	default:
+		*ret_why = NULL;
+		return OUTCOME_ABSENT;
+	}
+}
+
+/* What no node like this one asks for is not asked for here either. */
+static bool is_asked_for(struct run *r, enum service s)
+{
+	struct observation *o;
+	const char *why;
+
+	if (missed(r, s, &why) != OUTCOME_SKIPPED)
+		return true;
+	o = run_observe(r, LAYER_DNS, "name", service_name(s), OUTCOME_SKIPPED, 0);
+	observation_detail(o, "%s", why);
+	keep_other(r, s, o);
+	return false;
 }
 
 /* Keeps the addresses while the name stays what it was. */
@@ -111,7 +220,7 @@ static int name_all(struct run *r, struct state *s)
 	struct node *n = run_learn(r);
 	int wanted = 0;
 
-	for (enum service i = 0; i < _SERVICE_MAX; i++) {
+	for (enum service i = 0; i < (s->others ? _SERVICE_MAX : first_other); i++) {
 		struct endpoint e = {0};
 		int ret = name_endpoint(r, i, &e);
 
@@ -123,6 +232,8 @@ static int name_all(struct run *r, struct state *s)
 			continue;
 		}
 		keep_endpoint(&n->endpoints[i], &e, run_now(r));
+		if (i == SERVICE_EKS && !is_asked_for(r, i))
+			continue;
 		s->wanted[i] = !n->endpoints[i].literal;
 		wanted += s->wanted[i];
 	}
@@ -285,6 +396,7 @@ static void observe_name(struct run *r, const struct state *s, enum service i)
 	struct endpoint *e = &run_learn(r)->endpoints[i];
 	const struct ask *none = NULL, *found = NULL;
 	char address[ADDRESS_TEXT_MAX];
+	const char *why = NULL;
 	struct observation *o;
 
 	for (size_t k = 0; k < s->n_servers && !found && !none; k++) {
@@ -301,7 +413,7 @@ static void observe_name(struct run *r, const struct state *s, enum service i)
 	}
 	o = run_observe(r, LAYER_DNS, "name", service_name(i),
 	                found  ? OUTCOME_OK
-	                : none ? OUTCOME_ABSENT
+	                : none ? missed(r, i, &why)
 	                       : OUTCOME_UNKNOWN,
 	                none ? none->reply.rcode : 0);
 	observation_text(o, "host", "%s", e->host);
@@ -313,9 +425,14 @@ static void observe_name(struct run *r, const struct state *s, enum service i)
 		observation_detail(o, "%s is %s", e->host, address);
 	} else if (none) {
 		observation_number(o, "rcode", none->reply.rcode);
+		if (why)
+			observation_detail(o, "%s", why);
 	} else {
 		observation_detail(o, "cannot tell: no nameserver answers for %s", e->host);
 	}
+	keep_other(r, i, o);
+	if (i >= first_other && !found && !why)
+		((struct memory *) run_memory(r))->others_at = 0;
 }
 
 static void conclude(struct run *r)
@@ -324,6 +441,10 @@ static void conclude(struct run *r)
 
 	for (size_t i = 0; i < s->n_servers; i++)
 		observe_server(r, s, i);
+	if (s->others)
+		((struct memory *) run_memory(r))->others_at = run_now(r);
+	else
+		repeat_others(r);
 	for (enum service i = 0; i < _SERVICE_MAX; i++)
 		if (s->wanted[i])
 			observe_name(r, s, i);
@@ -426,6 +547,9 @@ static int start(struct run *r)
 	struct state *s = run_state(r);
 	int ret, wanted;
 
+	s->others = others_are_due(r);
+	if (s->others)
+		learn_bootstrap(r);
 	wanted = name_all(r, s);
 	if (wanted < 0)
 		observe_regionless(r);
@@ -548,6 +672,7 @@ const struct probe probe_dns = {
 	.grace = 60 * USEC_PER_SEC, /* DHCP may still be at it */
 	.after = "imds",
 	.state_size = sizeof(struct state),
+	.memory_size = sizeof(struct memory),
 	.watch = {"/etc/resolv.conf"},
 	.leaves_node = true,
 	.needs_ec2 = true,

@@ -12,22 +12,41 @@ enum part { TCP, TLS, HTTP, N_PARTS };
 
 static const char *const aspects[N_PARTS] = {"tcp", "tls", "http"};
 
+static const usec_t sound_for = 30 * USEC_PER_SEC;
+
 struct state {
 	struct address address;
+	bool through;            /* the proxy, at last */
+	struct http_reply alone; /* how it failed without it; of its texts, what it holds itself */
 };
 
 struct memory {
 	unsigned turn[_SERVICE_MAX]; /* which of several addresses comes next */
+	bool good[_SERVICE_MAX];     /* at the last look */
+	usec_t at[_SERVICE_MAX];
+	struct observation last[_SERVICE_MAX][N_PARTS];
 };
 
 /* ---- evidence ---- */
 
-static void observe_unknown(struct run *r, const char *why)
+static void observe_all(struct run *r, enum outcome outcome, const char *why)
 {
 	for (size_t i = 0; i < N_PARTS; i++)
 		observation_detail(run_observe(r, LAYER_ENDPOINT, aspects[i],
-		                               service_name(run_slot(r)), OUTCOME_UNKNOWN, 0),
+		                               service_name(run_slot(r)), outcome, 0),
 		                   "%s", why);
+}
+
+/* Whether it ever was reached outlives the daemon: see node_misses(). */
+static enum misses misses(struct run *r, bool good)
+{
+	enum service s = run_slot(r);
+	char key[32];
+
+	(void) text_format(key, sizeof(key), "endpoint.%s", service_name(s));
+	if (good && !run_recall(r, key))
+		run_remember(r, key, "answered");
+	return node_misses(run_node(r), s, run_recall(r, key) != NULL, run_uptime(r));
 }
 
 static void add_target(struct run *r, struct observation *o)
@@ -37,6 +56,11 @@ static void add_target(struct run *r, struct observation *o)
 	char address[ADDRESS_TEXT_MAX];
 
 	observation_text(o, "host", "%s", e->host);
+	if (s->through) {
+		observation_text(o, "proxy", "%s:%u", run_node(r)->proxy.host,
+		                 run_node(r)->proxy.port);
+		return;
+	}
 	observation_text(o, "address", "%s", address_format(&s->address, address));
 	observation_number(o, "private", address_is_private(&s->address));
 }
@@ -51,7 +75,9 @@ static void add_failure(struct run *r, struct observation *o, const struct http_
 	if (reply->outcome != OUTCOME_UNTRUSTED && reply->code)
 		observation_number(o, "errno", reply->code);
 	observation_number(o, "total_ms", (int64_t) (reply->total / USEC_PER_MSEC));
-	if (reply->stage != HTTP_CONNECTING)
+	if (reply->proxy_status >= 300)
+		observation_number(o, "proxy_status", reply->proxy_status);
+	if (reply->stage != HTTP_CONNECTING || s->through)
 		return;
 	datagram = run_local_block(r, &s->address, e->port);
 	if (datagram)
@@ -121,7 +147,10 @@ static void describe_good(struct observation *o, enum part part)
 {
 	double ms = (double) o->took / USEC_PER_MSEC;
 
-	if (part == TCP)
+	if (part == TCP && evidence_get_text(o, "proxy")[0])
+		observation_detail(o, "connects through %s in %.1f ms",
+		                   evidence_get_text(o, "proxy"), ms);
+	else if (part == TCP)
 		observation_detail(o, "%s (%s) connects in %.1f ms",
 		                   evidence_get_text(o, "address"), kind_of(o), ms);
 	else if (part == TLS)
@@ -135,6 +164,7 @@ static void observe(struct run *r, enum part part, const struct http_reply *repl
 	enum part reached = part_of(reply);
 	enum outcome outcome = part < reached ? OUTCOME_OK : outcome_of(part, reply);
 	int code = part == HTTP && reply->status ? reply->status : reply->code;
+	struct memory *m = run_memory(r);
 	struct observation *o;
 
 	if (part > reached)
@@ -162,22 +192,31 @@ static void observe(struct run *r, enum part part, const struct http_reply *repl
 		describe_good(o, part);
 	else if (outcome != OUTCOME_SKIPPED)
 		describe(o, o->detail, sizeof(o->detail));
+	m->last[run_slot(r)][part] = *o;
 }
 
-static void on_reply(struct run *r, const struct http_reply *reply, uintptr_t tag)
+static void conclude(struct run *r, const struct http_reply *reply)
 {
+	bool good = outcome_of(HTTP, reply) == OUTCOME_OK && part_of(reply) == HTTP;
+	struct memory *m = run_memory(r);
+	enum misses missed = misses(r, good);
+
 	run_witness(r, WITNESS_ENDPOINT, reply);
-	for (enum part p = 0; p < N_PARTS; p++)
-		observe(r, p, reply);
+	m->good[run_slot(r)] = good;
+	m->at[run_slot(r)] = run_now(r);
+	if (good || missed == MISSES_IT)
+		for (enum part p = 0; p < N_PARTS; p++)
+			observe(r, p, reply);
+	else if (missed == MISSES_UNSURE)
+		observe_all(r, OUTCOME_UNKNOWN, "cannot tell yet whether this node needs it");
+	else
+		observe_all(r, OUTCOME_SKIPPED, "no answer, and the node is Ready without it");
 	run_end(r);
 }
 
-static int start(struct run *r)
+static struct http_request request(const struct run *r, const struct endpoint *e)
 {
-	const struct endpoint *e = &run_node(r)->endpoints[run_slot(r)];
-	struct memory *m = run_memory(r);
-	struct state *s = run_state(r);
-	struct http_request rq = {
+	return (struct http_request){
 		.method = "GET",
 		.scheme = e->scheme,
 		.host = e->host,
@@ -188,14 +227,111 @@ static int start(struct run *r)
 		.timeout = 4 * USEC_PER_SEC,
 		.body_max = BODY_MAX,
 	};
+}
 
+/* Through the proxy. That this fails is the proxy's matter, unless it says itself that it does not
+ * get there: then it is as it was without it. */
+static void on_through(struct run *r, const struct http_reply *reply, uintptr_t tag)
+{
+	struct memory *m = run_memory(r);
+	struct state *s = run_state(r);
+
+	if (reply->status || (reply->stage == HTTP_TLS && reply->proxy_status / 100 == 2)) {
+		conclude(r, reply);
+		return;
+	}
+	if (reply->proxy_status && reply->proxy_status != 407) {
+		s->through = !s->address.family; /* it has no other way at all */
+		if (s->through)
+			s->alone = (struct http_reply){.outcome = OUTCOME_REFUSED};
+		s->alone.proxy_status = reply->proxy_status;
+		conclude(r, &s->alone);
+		return;
+	}
+	m->good[run_slot(r)] = false;
+	observe_all(
+		r, OUTCOME_UNKNOWN,
+		"cannot tell: it is reached through a proxy, which does not let us (see proxy)");
+	run_end(r);
+}
+
+/* Where programs of this node go through a proxy, there may be no other way. */
+static bool go_through(struct run *r)
+{
+	const struct endpoint *e = &run_node(r)->endpoints[run_slot(r)],
+			      *proxy = &run_node(r)->proxy;
+	struct http_proxy via = {.scheme = proxy->scheme, .host = proxy->host, .port = proxy->port};
+	struct state *s = run_state(r);
+	struct http_request rq;
+
+	if (!node_is_proxied(run_node(r), e->host, e->port) || proxy->n == 0)
+		return false;
+	via.address = proxy->addresses[0];
+	rq = request(r, e);
+	rq.address = via.address; /* the endpoint's is the proxy's to find */
+	rq.proxy = &via;
+	s->through = true;
+	if (run_http(r, &rq, on_through, 0) == 0)
+		return true;
+	s->through = false;
+	return false;
+}
+
+static void on_reply(struct run *r, const struct http_reply *reply, uintptr_t tag)
+{
+	struct state *s = run_state(r);
+
+	s->alone = *reply;
+	if (reply->status || !go_through(r))
+		conclude(r, reply);
+}
+
+/* While one endpoint fails, all are asked to look: whether it is one or all is worth a look, and
+ * then for a while what that look saw. */
+static bool repeat(struct run *r)
+{
+	const struct memory *m = run_memory(r);
+	enum service s = run_slot(r);
+
+	if (run_asked(r) == CODE_NONE || !m->good[s] || run_now(r) - m->at[s] >= sound_for)
+		return false;
+	for (size_t i = 0; i < N_PARTS; i++) {
+		struct observation *o = run_observe(r, LAYER_ENDPOINT, aspects[i], service_name(s),
+		                                    OUTCOME_UNKNOWN, 0);
+
+		if (o)
+			*o = m->last[s][i];
+	}
+	return true;
+}
+
+static int start(struct run *r)
+{
+	const struct endpoint *e = &run_node(r)->endpoints[run_slot(r)];
+	struct memory *m = run_memory(r);
+	struct state *s = run_state(r);
+	struct http_request rq;
+
+	if (run_slot(r) == SERVICE_EKS && misses(r, false) == MISSES_NOTHING) {
+		observe_all(r, OUTCOME_SKIPPED, "this node does not ask it");
+		run_end(r);
+		return 0;
+	}
+	if (repeat(r)) {
+		run_end(r);
+		return 0;
+	}
+	if (e->host[0] && e->n == 0 && go_through(r))
+		return 0;
 	if (!e->host[0] || e->n == 0) {
-		observe_unknown(r, e->host[0] ? "cannot tell: no address known yet"
-		                              : "cannot tell: its name is not known (see dns)");
+		observe_all(r, OUTCOME_UNKNOWN,
+		            e->host[0] ? "cannot tell: no address known yet"
+		                       : "cannot tell: its name is not known (see dns)");
 		run_end(r);
 		return 0;
 	}
 	s->address = e->addresses[m->turn[run_slot(r)]++ % e->n];
+	rq = request(r, e);
 	rq.address = s->address;
 	return run_http(r, &rq, on_reply, 0);
 }
@@ -253,11 +389,20 @@ static void describe_why(const struct observation *o, char *dst, size_t size)
 static void describe(const struct observation *o, char *dst, size_t size)
 {
 	int datagram = (int) evidence_number(o, "datagram_errno", 0);
+	int64_t refusal = evidence_number(o, "proxy_status", 0);
+	const char *proxy = evidence_get_text(o, "proxy");
 
-	(void) text_format(dst, size, "%s at %s%s %s: ", o->subject, kind_of(o),
-	                   strcmp(kind_of(o), "private") == 0 ? " (VPC endpoint)" : "",
-	                   evidence_get_text(o, "address"));
-	describe_why(o, dst, size);
+	if (proxy[0])
+		(void) text_format(dst, size, "%s through proxy %s: ", o->subject, proxy);
+	else
+		(void) text_format(dst, size, "%s at %s%s %s: ", o->subject, kind_of(o),
+		                   strcmp(kind_of(o), "private") == 0 ? " (VPC endpoint)" : "",
+		                   evidence_get_text(o, "address"));
+	if (!proxy[0] || !refusal)
+		describe_why(o, dst, size);
+	if (refusal)
+		(void) text_append(dst, size, "%s answers %lld to CONNECT",
+		                   proxy[0] ? "it" : "; the proxy", (long long) refusal);
 	if (datagram)
 		(void) text_append(dst, size, "; stopped on this node: %s", strerror(datagram));
 }
@@ -273,9 +418,18 @@ static enum code judge(const struct observation *o, struct words *ret)
 
 const struct probe probe_endpoint = {
 	.name = "endpoint",
-	.what = "TCP, TLS and HTTP to the EC2 and STS endpoints",
+	.what = "TCP, TLS and HTTP to the endpoints of EC2 and STS, of ECR and S3, and of EKS "
+		"where "
+		"bootstrap asks it",
 	.layer = LAYER_ENDPOINT,
-	.every = 20 * USEC_PER_SEC,
+	/* With the API server's, new TLS connections are 0.1 a second on a healthy node at most:
+         * 2/40 + 3/120 here. */
+	.every = 40 * USEC_PER_SEC,
+	.rarer =
+		{[SERVICE_EKS] = 3, [SERVICE_ECR_API] = 3, [SERVICE_ECR_DKR] = 3, [SERVICE_S3] = 3},
+	.asked_by = {CODE_EndpointTimeout, CODE_EndpointRefused, CODE_EndpointUntrusted,
+                     CODE_EndpointTlsStalled, CODE_EndpointFailing},
+	.ask_every = 5 * USEC_PER_SEC,
 	.retry = 2 * USEC_PER_SEC,
 	.timeout = 5 * USEC_PER_SEC,
 	.grace = 60 * USEC_PER_SEC, /* DHCP may still be at it */

@@ -29,10 +29,12 @@ struct state {
 	bool guessed; /* the name is metadata's, not kubelet's own */
 	bool again;   /* asked a second time, for the name that the cluster knows */
 	unsigned polls;
+	bool other_address; /* the first did not answer */
 };
 
 struct memory {
 	usec_t ready_at; /* when it was last seen Ready; 0: not at the last look */
+	unsigned turn;   /* which of several addresses answers */
 	struct observation seen[2];
 };
 
@@ -467,12 +469,28 @@ static void on_404(struct run *r)
 	run_end(r);
 }
 
+/* The API server has an address in each of several zones; one of them may be cut off. */
+static bool ask_other_address(struct run *r, const struct http_reply *reply)
+{
+	struct memory *m = run_memory(r);
+	struct state *s = run_state(r);
+
+	if (reply->outcome == OUTCOME_OK || reply->stage != HTTP_CONNECTING || s->other_address ||
+	    run_node(r)->apiserver.n < 2)
+		return false;
+	s->other_address = true;
+	m->turn++;
+	return ask_node(r) == 0;
+}
+
 static void on_reply(struct run *r, const struct http_reply *reply, uintptr_t tag)
 {
 	struct node_object n;
 	char why[DETAIL_MAX];
 
 	run_witness(r, WITNESS_APISERVER, reply);
+	if (ask_other_address(r, reply))
+		return;
 	if (reply->outcome != OUTCOME_OK) {
 		(void) text_format(why, sizeof(why), "cannot tell: API server does not answer (%s)",
 		                   outcome_name(reply->outcome));
@@ -536,6 +554,7 @@ static int make_token(struct run *r, const struct kubeconfig *k)
 static int send_with(struct run *r, const struct kubeconfig *k, const char *ca, size_t ca_len)
 {
 	const struct endpoint *e = &run_node(r)->apiserver;
+	const struct memory *m = run_memory(r);
 	struct state *s = run_state(r);
 	const char *const headers[] = {s->token_header, "Accept: application/json", NULL};
 	char path[sizeof("/api/v1/nodes/") + sizeof(s->node_name)];
@@ -543,7 +562,7 @@ static int send_with(struct run *r, const struct kubeconfig *k, const char *ca, 
 		.method = "GET",
 		.scheme = "https",
 		.host = k->host,
-		.address = e->addresses[0],
+		.address = e->addresses[m->turn % e->n],
 		.port = k->port,
 		.path = path,
 		.headers = headers,
@@ -628,7 +647,8 @@ static int ask_set(struct run *r, const char *role)
 
 	(void) text_format(s->role, sizeof(s->role), "%s", role);
 	(void) text_format(path, sizeof(path), "%s%s", roles_path, role);
-	return run_imds(r, path, SET_BODY_MAX, !run_once(r), on_set, 0);
+	/* not spare: it is asked for so seldom that it need not wait */
+	return run_imds(r, path, SET_BODY_MAX, false, on_set, 0);
 }
 
 static void on_roles(struct run *r, const struct imds_reply *reply, uintptr_t tag)
@@ -693,7 +713,7 @@ static int start(struct run *r)
 	else if (n->role[0])
 		return ask_set(r, n->role);
 	else
-		return run_imds(r, roles_path, SET_BODY_MAX, !run_once(r), on_roles, 0);
+		return run_imds(r, roles_path, SET_BODY_MAX, false, on_roles, 0);
 	return 0;
 }
 
@@ -738,7 +758,7 @@ const struct probe probe_identity = {
 	.retry = 5 * USEC_PER_SEC,
 	.timeout = 15 * USEC_PER_SEC,
 	.grace = 120 * USEC_PER_SEC,
-	.after = "endpoint",
+	.after = "apiserver",
 	.state_size = sizeof(struct state),
 	.memory_size = sizeof(struct memory),
 	.watch = {"/var/lib/kubelet/kubeconfig", "/etc/kubernetes/kubelet/kubeconfig"},

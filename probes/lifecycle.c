@@ -25,17 +25,20 @@ static const usec_t believed = 300 * USEC_PER_SEC;    /* an answer, while there 
 /* The key of spot comes first: it leaves two minutes. */
 enum notice { SPOT, REBALANCE, AUTOSCALING, MAINTENANCE, N_NOTICES };
 
-/* At most 8 requests a minute together, as metadata is asked by others too: every so many looks,
- * shifted against each other. Only spot instances are asked about what only they are told. */
+/* At most 8 requests a minute together, but for the first one, as metadata is asked by others too:
+ * every so many looks, shifted against each other. Only spot instances are asked about what only
+ * they are told: 0 is never. */
 static const struct {
 	const char *aspect, *path;
 	unsigned spot_every, spot_shift, else_every, else_shift;
 } notices[N_NOTICES] = {
 	{"spot", "/latest/meta-data/spot/instance-action", 1, 0, 0, 0},
 	{"rebalance", "/latest/meta-data/events/recommendations/rebalance", 6, 0, 0, 0},
-	{"autoscaling", "/latest/meta-data/autoscaling/target-lifecycle-state", 12, 2, 3, 0},
-	{"maintenance", "/latest/meta-data/events/maintenance/scheduled", 12, 8, 6, 1},
+	{"autoscaling", "/latest/meta-data/autoscaling/target-lifecycle-state", 12, 9, 3, 0},
+	{"maintenance", "/latest/meta-data/events/maintenance/scheduled", 12, 3, 6, 1},
 };
+enum { FIRST_MINUTE = 6 }; /* looks, after the one that asks for everything */
+
 static const char life_cycle_path[] = "/latest/meta-data/instance-life-cycle";
 static const char alive_key[] = "lifecycle.alive", gap_key[] = "lifecycle.gap";
 
@@ -508,18 +511,18 @@ static bool is_due(const struct memory *m, enum notice n)
 	unsigned every = m->spot ? notices[n].spot_every : notices[n].else_every;
 	unsigned shift = m->spot ? notices[n].spot_shift : notices[n].else_shift;
 
-	return every && m->turn % every == shift;
+	if (every <= 1 || m->turn == 0)
+		return every != 0;
+	return m->turn >= FIRST_MINUTE && m->turn % every == shift;
 }
 
 static void ask(struct run *r)
 {
 	struct memory *m = run_memory(r);
 	struct state *s = run_state(r);
-	bool all = run_once(r);
 
 	for (enum notice n = 0; n < N_NOTICES; n++)
-		if ((all || is_due(m, n)) &&
-		    run_imds(r, notices[n].path, BODY_MAX, true, on_notice, n) == 0)
+		if (is_due(m, n) && run_imds(r, notices[n].path, BODY_MAX, true, on_notice, n) == 0)
 			s->pending++;
 	m->turn++;
 	if (s->pending == 0)
@@ -560,7 +563,7 @@ static int start(struct run *r)
 		return 0;
 	}
 	m->asked_at = now;
-	if (!m->life_known && !run_once(r))
+	if (!m->life_known)
 		return run_imds(r, life_cycle_path, BODY_MAX, true, on_life_cycle, 0);
 	ask(r);
 	return 0;

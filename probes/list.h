@@ -1,11 +1,13 @@
 /* One line a probe, in causal order. This list is the table of contents of the daemon. */
 PROBE(clock)
+PROBE(host)
 PROBE(link)
 PROBE(imds)
 PROBE(imds_hop_limit)
 PROBE(credentials)
 PROBE(sts)
 PROBE(dns)
+PROBE(proxy)
 PROBE(endpoint)
 PROBE(bootstrap)
 PROBE(kubelet)

@@ -8,7 +8,7 @@
 /* After this, a runtime that says that it is starting is one that does not come up. */
 #define STARTING_MAX (30 * USEC_PER_SEC)
 /* The kubelet tries a pull again after at most 5 minutes: two of them without a line is over. */
-#define PULL_VALID (10 * 60 * USEC_PER_SEC)
+#define PULL_VALID (600 * USEC_PER_SEC)
 /* An image that was there is looked for once a minute: only garbage collection takes it away. */
 #define IMAGE_VALID    (55 * USEC_PER_SEC)
 #define DEFAULT_SOCKET "/run/containerd/containerd.sock"
@@ -485,11 +485,13 @@ static const char *excuse(struct run *r, const struct state *s, enum outcome *re
 		                       run_now(r) < u->inactive_exit + STARTING_MAX
 		               ? "containerd is starting"
 		               : NULL;
-	*ret = OUTCOME_UNKNOWN;
 	/* without systemd's word: a runtime that was set up and made its directory was there */
-	if (s->inode == 0 && !(s->config_found && exists(r, "/run/containerd")))
-		return "cannot tell: no bus to ask, and no trace of containerd";
-	return NULL;
+	if (s->inode || (s->config_found && exists(r, "/run/containerd")))
+		return NULL;
+	if (u->error == 0)
+		return "neither a containerd.service nor a trace of it";
+	*ret = OUTCOME_UNKNOWN;
+	return "cannot tell: no bus to ask, and no trace of containerd";
 }
 
 static void tell_status(struct run *r, struct state *s, struct memory *m)

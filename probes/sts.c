@@ -10,7 +10,7 @@ enum { STS_BODY_MAX = 65536, SET_BODY_MAX = 16384 };
 static const char roles_path[] = "/latest/meta-data/iam/security-credentials/";
 static const char query[] = "Action=GetCallerIdentity&Version=2011-06-15";
 /* While nothing asks, a good answer holds this long: less than the interval, whatever jitter. */
-static const usec_t good_for = 14 * 60 * USEC_PER_SEC;
+static const usec_t good_for = 840 * USEC_PER_SEC;
 
 struct state {
 	struct credentials credentials;
@@ -43,6 +43,8 @@ static void end_without(struct run *r, enum outcome outcome, const char *why)
 	struct memory *m = run_memory(r);
 
 	m->good_at = 0;
+	run_learn(r)->sts_accepts = CANNOT_TELL;
+	run_learn(r)->sts_at = run_now(r);
 	observation_detail(observe(r, CALLER, outcome, 0), "%s", why);
 	run_end(r);
 }
@@ -137,6 +139,8 @@ static void on_denied_by_policy(struct run *r, const struct http_reply *reply,
 	observation_detail(o, "cannot tell: refused by the policy of the VPC endpoint");
 	o = observe(r, POLICY, OUTCOME_DENIED, reply->status);
 	add_facts(r, o, reply);
+	run_learn(r)->sts_accepts = CANNOT_TELL;
+	run_learn(r)->sts_at = run_now(r);
 	observation_text(o, "error", "%s", e->code);
 	observation_detail(o, "the policy of the VPC endpoint refuses role %s", s->role);
 	run_end(r);
@@ -192,7 +196,6 @@ static void on_reply(struct run *r, const struct http_reply *reply, uintptr_t ta
 	char why[DETAIL_MAX];
 
 	m->good_at = 0;
-	run_learn(r)->sts_accepts = CANNOT_TELL;
 	if (reply->outcome != OUTCOME_OK) {
 		on_no_answer(r, reply);
 		return;
@@ -294,7 +297,8 @@ static int ask_set(struct run *r, const char *role)
 
 	(void) text_format(s->role, sizeof(s->role), "%s", role);
 	(void) text_format(path, sizeof(path), "%s%s", roles_path, role);
-	return run_imds(r, path, SET_BODY_MAX, !run_once(r), on_set, 0);
+	/* not spare: it is asked for so seldom that it need not wait */
+	return run_imds(r, path, SET_BODY_MAX, false, on_set, 0);
 }
 
 static void on_roles(struct run *r, const struct imds_reply *reply, uintptr_t tag)
@@ -330,7 +334,7 @@ static int start(struct run *r)
 	else if (n->role[0])
 		return ask_set(r, n->role);
 	else
-		return run_imds(r, roles_path, SET_BODY_MAX, !run_once(r), on_roles, 0);
+		return run_imds(r, roles_path, SET_BODY_MAX, false, on_roles, 0);
 	return 0;
 }
 
@@ -368,7 +372,7 @@ const struct probe probe_sts = {
 	.what = "whether AWS takes the node's credentials, and for whose: a signed "
 		"GetCallerIdentity",
 	.layer = LAYER_CREDENTIALS,
-	.every = 15 * 60 * USEC_PER_SEC,
+	.every = 900 * USEC_PER_SEC,
 	.retry = 5 * USEC_PER_SEC,
 	.timeout = 10 * USEC_PER_SEC,
 	.grace = 120 * USEC_PER_SEC,

@@ -205,6 +205,7 @@ def run_confined(t, c, mounts):
         os.mkdir(f"{d}/host/private", 0o700)
         os.chown(f"{d}/host/private", 65534, 65534)
         env = dict(os.environ, T=d, CAPS=",+".join(x.lower() for x in c["securityContext"]["capabilities"]["add"]))
+        env["ASAN_OPTIONS"] = "detect_leaks=0"  # finding leaks takes ptrace, which these limits forbid
         args = [a.replace("/host", d + "/host") for a in c["args"]]
         with open(f"{d}/log", "w") as log:
             p = subprocess.Popen(["unshare", "-mn", "--propagation", "private", "sh", "-c", CONFINED, "sh", os.path.abspath(NODEWHY), *args],
@@ -293,10 +294,10 @@ def check_dashboard(t, have, codes, promtool, d):
             yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}, f)
         t.run("and in PromQL", promtool, "check", "rules", f"{d}/panels.yaml")
     else:
-        t.skip("and in PromQL", "promtool is not installed")
+        t.skip("and in PromQL", "promtool is not to be had")
 
 
-def check_docs(t, alerts, codes):
+def check_docs(t, alerts):
     """What people are told to type and to look for."""
     text = open("docs/OPERATING.md").read()
     named = set(re.findall(r"`(Nodewhy[A-Z]\w+)`", text))
@@ -314,10 +315,22 @@ def check_docs(t, alerts, codes):
         commands = [re.sub(r"\s+#.*", "", l).strip() for b in re.findall(r"```sh\n(.*?)```", readme, re.S) for l in b.splitlines()]
         blocks[name] = [c for c in commands if c]
         bad = [p for p in re.findall(r"\]\((?!http|#)([^)#]+)", readme) if not os.path.exists(p)]
-        bad += [w for w in re.findall(r"\b(?:explain|FAIL\s+\w+)\s+([A-Z]\w+[a-z]\w*)", readme) if w not in codes]
-        t.clean(f"{name} names files and codes that there are", bad)
+        t.clean(f"{name} names files that there are", bad)
+        command, shown = re.search(r"```\n\$ nodewhy (.*)\n([^`]*)\n```", readme).groups()
+        r = subprocess.run([NODEWHY, *command.split(), "--lang", "en"], env=dict(os.environ, COLUMNS="80"), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        since = re.compile(r", for .*")  # by the clock of the wall
+        t.ok(since.sub("", r.stdout.rstrip()) == since.sub("", shown), "and shows what nodewhy says", r.stdout.splitlines())
     t.ok(blocks["README.md"] == blocks["README.ko.md"], "both READMEs say to type the same",
          sorted(set(blocks["README.md"]) ^ set(blocks["README.ko.md"])))
+
+
+def find_promtool(keep):
+    path = shutil.which("promtool") or os.path.abspath(os.path.join(keep, "usr/bin/promtool"))
+    if not os.path.exists(path) and shutil.which("apt-get"):  # unpacked, not installed: no server starts here
+        os.makedirs(keep, exist_ok=True)
+        subprocess.run("apt-get download prometheus && dpkg --fsys-tarfile prometheus_*.deb | tar -xf - ./usr/bin/promtool; rm -f prometheus_*.deb",
+                       shell=True, cwd=keep, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return path if os.path.exists(path) else None
 
 
 def main():
@@ -332,7 +345,7 @@ def main():
     findings = json.loads(output(NODEWHY, "findings", "--json"))
     codes = {f["code"] for f in findings}
     types = json.loads(output(f"{B}/packaging/tables"))["conditions"]
-    promtool = shutil.which("promtool")
+    promtool = find_promtool("build/promtool")
     with tempfile.TemporaryDirectory() as d:
         have = {}
         for fixture in ("healthy", "two-independent-faults"):
@@ -353,7 +366,7 @@ def main():
                     r = subprocess.run([promtool, "check", "metrics"], stdin=f, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                 t.ok(r.returncode == 0, f"promtool reads the metrics of {fixture}", r.stdout.splitlines())
             else:
-                t.skip(f"promtool reads the metrics of {fixture}", "promtool is not installed")
+                t.skip(f"promtool reads the metrics of {fixture}", "promtool is not to be had")
         source = open("daemon/sink-metrics.c").read()
         t.clean("and they are all that the daemon has", sorted(set(re.findall(r'"(nodewhy_\w+)"', source)) ^ set(have)))
         t.ok({"no metric nodewhy_nothing", "nodewhy_verdict: no state well", "nodewhy_verdict has no label colour", "no label flavour"} <=
@@ -369,7 +382,7 @@ def main():
             if promtool:
                 t.run("promtool agrees", promtool, "check", "rules", path)
             else:
-                t.skip("promtool agrees", "promtool is not installed")
+                t.skip("promtool agrees", "promtool is not to be had")
         told = re.search(r'type=~"([^"]*)"', open(f"{HERE}/nodewhy-npd.rules.yaml").read())[1].split("|")
         t.ok(told == types, "the rules know every condition", sorted(set(told) ^ set(types)))
         tests = sorted(glob.glob("tests/kubernetes/*.test.yaml"))
@@ -380,7 +393,7 @@ def main():
             if promtool:
                 t.run(path, promtool, "test", "rules", path)
             else:
-                t.skip(path, "promtool is not installed")
+                t.skip(path, "promtool is not to be had")
         check_dashboard(t, have, codes, promtool, d)
 
         env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS")) and k != "B"}
@@ -388,7 +401,7 @@ def main():
         check_npd(t, f"{d}/tree")
     run_confined(t, *check_container(t))
     check_dockerfile(t)
-    check_docs(t, alerts, codes)
+    check_docs(t, alerts)
     print(f"1..{t.n}")
     return 1 if t.bad else 0
 

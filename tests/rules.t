@@ -37,8 +37,9 @@ EVP_Digest EVP_Q_mac EVP_sha256 BIO_new_mem_buf BIO_free PEM_read_bio d2i_X509 X
 CLOCKS = set("clock_gettime clock_getres time gettimeofday timespec_get ftime clock times getrusage sd_event_now "
              "adjtimex clock_adjtime ntp_adjtime ntp_gettime localtime localtime_r nanosleep clock_nanosleep usleep sleep".split())
 # What a probe may call of ours beside run_*() and pure functions: reading, through the root that the run gives it.
-READS = set("file_read file_read_line file_list file_each file_read_end file_stat limits_lookup limits_card_enis "
-            "containerd_config_read clock_ask_kernel files_is_host".split())
+READS = set("file_read file_read_line file_list file_each file_read_end file_stat limits_lookup "
+            "limits_card_enis containerd_config_read clock_ask_kernel files_is_host file_statvfs "
+            "ethtool_read".split())
 
 
 def pure_external(name):

@@ -75,7 +75,75 @@ static void hosts(void)
 	ok(aws_host(SERVICE_EC2, &o, host, sizeof(host)) == -EINVAL);
 	o.region = "us-west-2";
 	ok(aws_host(SERVICE_EC2, &o, host, 10) == -EINVAL);
+	ok(service_from_name("ecr.dkr") == SERVICE_ECR_DKR);
 	ok(service_from_name("sts") == SERVICE_STS && service_from_name("s") == -EINVAL);
+}
+
+/* What botocore's rule sets give for the same questions. */
+static void others(void)
+{
+	static const struct {
+		enum service s;
+		const char *region;
+		const char *plain, *fips, *dual, *both;
+	} rows[] = {
+		{SERVICE_EKS, "us-west-2", "eks.us-west-2.amazonaws.com",
+	         "fips.eks.us-west-2.amazonaws.com", "eks.us-west-2.api.aws",
+	         "eks-fips.us-west-2.api.aws"},
+		{SERVICE_EKS, "us-gov-west-1", "eks.us-gov-west-1.amazonaws.com",
+	         "eks.us-gov-west-1.amazonaws.com", "eks.us-gov-west-1.api.aws",
+	         "eks-fips.us-gov-west-1.api.aws"},
+		{SERVICE_EKS, "cn-north-1", "eks.cn-north-1.amazonaws.com.cn",
+	         "eks-fips.cn-north-1.amazonaws.com.cn",
+	         "eks.cn-north-1.api.amazonwebservices.com.cn",
+	         "eks-fips.cn-north-1.api.amazonwebservices.com.cn"},
+		{SERVICE_ECR_API, "us-west-2", "api.ecr.us-west-2.amazonaws.com",
+	         "ecr-fips.us-west-2.amazonaws.com", "ecr.us-west-2.api.aws",
+	         "ecr-fips.us-west-2.api.aws"},
+		{SERVICE_ECR_API, "us-gov-west-1", "api.ecr.us-gov-west-1.amazonaws.com",
+	         "ecr-fips.us-gov-west-1.amazonaws.com", "ecr.us-gov-west-1.api.aws",
+	         "ecr-fips.us-gov-west-1.api.aws"},
+		{SERVICE_ECR_API, "cn-north-1", "api.ecr.cn-north-1.amazonaws.com.cn",
+	         "api.ecr-fips.cn-north-1.amazonaws.com.cn",
+	         "ecr.cn-north-1.api.amazonwebservices.com.cn",
+	         "api.ecr-fips.cn-north-1.api.amazonwebservices.com.cn"},
+		{SERVICE_ECR_API, "eusc-de-east-1", "api.ecr.eusc-de-east-1.amazonaws.eu",
+	         "api.ecr-fips.eusc-de-east-1.amazonaws.eu",
+	         "api.ecr.eusc-de-east-1.api.amazonwebservices.eu",
+	         "api.ecr-fips.eusc-de-east-1.api.amazonwebservices.eu"},
+		{SERVICE_S3, "us-west-2", "s3.us-west-2.amazonaws.com",
+	         "s3-fips.us-west-2.amazonaws.com", "s3.dualstack.us-west-2.amazonaws.com",
+	         "s3-fips.dualstack.us-west-2.amazonaws.com"},
+		{SERVICE_S3, "us-gov-west-1", "s3.us-gov-west-1.amazonaws.com",
+	         "s3-fips.us-gov-west-1.amazonaws.com", "s3.dualstack.us-gov-west-1.amazonaws.com",
+	         "s3-fips.dualstack.us-gov-west-1.amazonaws.com"},
+	};
+	struct aws_name_options o = {.region = "us-west-2", .account = "111122223333"};
+	char host[AWS_HOST_MAX];
+
+	for (size_t i = 0; i < ELEMENTS(rows); i++) {
+		o = (struct aws_name_options){.region = rows[i].region};
+		ok(host_is(rows[i].s, o, rows[i].plain));
+		o.fips = true;
+		ok(host_is(rows[i].s, o, rows[i].fips));
+		o.dualstack = true;
+		ok(host_is(rows[i].s, o, rows[i].both));
+		o.fips = false;
+		ok(host_is(rows[i].s, o, rows[i].dual));
+	}
+	o = (struct aws_name_options){.region = "us-iso-east-1"};
+	ok(host_is(SERVICE_S3, o, "s3.us-iso-east-1.c2s.ic.gov"));
+	o = (struct aws_name_options){.region = "cn-north-1", .fips = true};
+	ok(aws_host(SERVICE_S3, &o, host, sizeof(host)) == -EOPNOTSUPP);
+	o = (struct aws_name_options){.region = "us-west-2", .account = "111122223333"};
+	ok(host_is(SERVICE_ECR_DKR, o, "111122223333.dkr.ecr.us-west-2.amazonaws.com"));
+	o.dualstack = o.fips = true; /* it stands in the image's name */
+	ok(host_is(SERVICE_ECR_DKR, o, "111122223333.dkr.ecr.us-west-2.amazonaws.com"));
+	ok(aws_host(SERVICE_ECR_DKR, &o, host, 30) == -EINVAL);
+	o.account = "";
+	ok(aws_host(SERVICE_ECR_DKR, &o, host, sizeof(host)) == -ENODATA);
+	o.account = NULL;
+	ok(aws_host(SERVICE_ECR_DKR, &o, host, sizeof(host)) == -ENODATA);
 }
 
 static bool url_is(const char *url, const char *scheme, const char *host, unsigned port)
@@ -142,6 +210,7 @@ int main(void)
 {
 	regions();
 	hosts();
+	others();
 	urls();
 	clusters();
 	searches();

@@ -179,6 +179,15 @@ static void speak(int fd, const char *mode)
 		if (len > sizeof(payload))
 			_exit(0);
 		get(fd, payload, len);
+		if (h[3] == HEADERS && strcmp(mode, "early") == 0) {
+			only_trailers(fd, "12", "unknown service");
+			frame(fd, RST_STREAM, 0, 1, "\0\0\0\0", 4);
+		}
+		/* what libcurl makes of an answer that came before it had sent all */
+		if (h[3] == HEADERS && strncmp(mode, "hasty", 5) == 0 && !(h[4] & END_STREAM))
+			frame(fd, RST_STREAM, 0, 1, "\0\0\0\0", 4);
+		else if (h[3] == HEADERS && strncmp(mode, "hasty", 5) == 0)
+			only_trailers(fd, strcmp(mode, "hasty") == 0 ? "12" : "13", "no message");
 		if (h[3] == SETTINGS && !(h[4] & ACK))
 			frame(fd, SETTINGS, ACK, 0, "", 0);
 		if (h[3] == DATA && (h[4] & END_STREAM))
@@ -295,6 +304,12 @@ static void test_answers(void)
 	ok(is("unimplemented", OUTCOME_OK));
 	ok(reply.status == GRPC_UNIMPLEMENTED && reply.len == 0);
 	ok(strcmp(error, "unknown service runtime.v1.RuntimeService\\x0a100% \"%zz\"") == 0);
+	/* as grpc-go does when it is quicker than the client: before the question has come */
+	ok(is("early", OUTCOME_OK));
+	ok(reply.status == GRPC_UNIMPLEMENTED && strcmp(error, "unknown service") == 0);
+	ok(is("hasty", OUTCOME_OK) && reply.status == GRPC_UNIMPLEMENTED);
+	ok(strcmp(error, "no message") == 0);
+	ok(is("hasty-other", OUTCOME_MALFORMED));
 	ok(is("compressed", OUTCOME_MALFORMED));
 	ok(is("cut", OUTCOME_MALFORMED));
 	ok(is("two", OUTCOME_MALFORMED));

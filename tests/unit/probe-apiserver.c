@@ -32,7 +32,8 @@ static struct picture {
 	const char *livez[2]; /* what the addresses answer: see http_of() */
 	struct tcp_sockets sockets;
 	int sockets_error;
-	unsigned asked, called, witnessed, timers;
+	const char *proxy; /* what it answers for the API server */
+	unsigned asked, called, proxied, witnessed, timers;
 	char name[256];
 	bool with_ca;
 	struct {
@@ -132,10 +133,12 @@ int fake_http(struct run *r, const struct http_request *rq, run_http_t done_cb, 
 	if (p.called == BY_ANSWER_MAX)
 		return -ENOSPC;
 	ok(rq->address.family && rq->port == 443 && strcmp(rq->path, "/livez") == 0);
+	p.proxied += rq->proxy != NULL;
 	p.with_ca = rq->ca_pem && rq->ca_pem_len;
 	p.calls[p.called].answer = done_cb;
 	p.calls[p.called].tag = tag;
-	p.calls[p.called++].reply = http_of(p.livez[rq->address.bytes[3] == 91]);
+	p.calls[p.called++].reply =
+		http_of(rq->proxy ? p.proxy : p.livez[rq->address.bytes[3] == 91]);
 	return 0;
 }
 
@@ -244,7 +247,7 @@ static int look(struct run *r)
 		r->memory = calloc(1, tested_apiserver.memory_size);
 	r->ended = false;
 	r->n_seen = 0;
-	p.asked = p.called = p.witnessed = p.timers = 0;
+	p.asked = p.called = p.proxied = p.witnessed = p.timers = 0;
 	e = tested_apiserver.start(r);
 	while (e == 0 && !r->ended && (asked < p.asked || called < p.called || p.timer.answer)) {
 		if (asked < p.asked) {
@@ -416,6 +419,30 @@ static void connections(struct run *r)
 	ok(look(r) == 0 && seen(r, "connection") == OUTCOME_UNKNOWN);
 }
 
+static void through_a_proxy(struct run *r)
+{
+	struct endpoint *e = &r->node.proxy;
+
+	p = sound_picture();
+	*e = (struct endpoint){
+		.host = "proxy.corp.example", .scheme = "http", .port = 3128, .n = 1};
+	(void) address_parse(&e->addresses[0], "10.0.20.20");
+	ok(look(r) == 0 && seen(r, "endpoint") == OUTCOME_OK && p.proxied == 0);
+	p.livez[0] = p.livez[1] = "silent";
+	p.proxy = "401";
+	ok(look(r) == 0 && seen(r, "endpoint") == OUTCOME_OK && p.proxied == 1 && p.witnessed == 1);
+	p.proxy = "refused";
+	ok(look(r) == 0 && says(r, "endpoint", "10.0.") && p.proxied == 1);
+	ok(judged(r, "endpoint") == CODE_ApiServerTimeout);
+	p.servers[0] = p.vpc = "nxdomain"; /* the proxy resolves it, or does not */
+	ok(look(r) == 0 && judged(r, "endpoint") == CODE_ApiServerUnresolvable && p.proxied == 1);
+	p.proxy = "200";
+	ok(look(r) == 0 && seen(r, "endpoint") == OUTCOME_OK);
+	(void) snprintf(r->node.no_proxy, sizeof(r->node.no_proxy), ".eks.amazonaws.com");
+	ok(look(r) == 0 && judged(r, "endpoint") == CODE_ApiServerUnresolvable && p.proxied == 0);
+	*e = (struct endpoint){0};
+}
+
 static bool service_is(const struct run *r, const char *address)
 {
 	const struct observation *o = fake_find(r, "service", NULL);
@@ -481,6 +508,7 @@ int main(void)
 	names(&r);
 	files(&r);
 	connections(&r);
+	through_a_proxy(&r);
 	service(&r);
 	fake_free(&r);
 	f = files_free(f);

@@ -197,7 +197,10 @@ static void test_403(struct run *r)
 	answer(200, "<html>portal</html>");
 	ok(says(r, OUTCOME_UNKNOWN, CODE_NONE));
 	answer(0, "");
-	ok(says(r, OUTCOME_UNKNOWN, CODE_NONE));
+	ok(says(r, OUTCOME_UNKNOWN, CODE_NONE) && world.http_calls == 1);
+	r->node.apiserver.n = 2;
+	ok(says(r, OUTCOME_UNKNOWN, CODE_NONE) && world.http_calls == 2);
+	r->node.apiserver.n = 1;
 }
 
 /* Where kubelet's own name is not known, metadata's may be one with the VPC's domain. */

@@ -608,7 +608,7 @@ static void overlapping_faults(void)
 	b = first(CODE_EndpointTimeout, true, 0);
 	ok(a && a->root && a->at < S(1015));
 	ok(b && b->root && b->at > S(1500) &&
-	   b->at < S(1540)); /* its own root: metadata is no reason for ec2 */
+	   b->at < S(1550)); /* its own root: metadata is no reason for ec2 */
 	ok(first(CODE_ImdsUnreachable, false, S(2000)) &&
 	   first(CODE_EndpointTimeout, false, S(2500)));
 	ok(healthy_at_the_end());

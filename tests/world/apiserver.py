@@ -74,7 +74,7 @@ class ApiServer(tlsd.Endpoint):
             "kind": "Node", "apiVersion": "v1",
             "metadata": {"name": self.node_name, "uid": "8d0c1e55-6ad4-4d4c-9a7e-0c9f3f1f8b11",
                          "resourceVersion": "123456", "labels": self.labels,
-                         "creationTimestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.created + self.skew)),
+                         "creationTimestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.created + self.date_offset)),
                          "annotations": {"node.alpha.kubernetes.io/ttl": "0"}},
             "spec": {"providerID": self.provider_id, "taints": self.taints},
             "status": {"conditions": conditions, "allocatable": {"pods": "29"},

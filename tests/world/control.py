@@ -212,6 +212,13 @@ class ControlPlane:
         return lambda: [b() for b in backs]
 
     @fault
+    def only_through_the_proxy(self, api=False):
+        """SYNs from the node to the AWS endpoints (and the API server) vanish: the proxy alone gets there."""
+        addresses = [a for t in self.tls.values() for a in t.addresses] + (API if api else [])
+        return self._nft(self.aws, "input", 'iifname "br0" ip daddr { %s } tcp dport 443 drop'
+                         % ", ".join(addresses))
+
+    @fault
     def proxy_drop(self):
         """SYNs to the proxy vanish."""
         return self._nft(self.aws, "input", "ip daddr %s tcp dport %d drop" % (PROXY, PROXY_PORT))
@@ -226,6 +233,11 @@ class ControlPlane:
     def proxy_status(self, status):
         """The proxy refuses every CONNECT with this status, as 403 or 407."""
         return self._set(self.proxy, status=status)
+
+    @fault
+    def proxy_lets_through(self, *hosts):
+        """The proxy answers 403 to a CONNECT to any other host."""
+        return self._set(self.proxy, only=[h.lower() for h in hosts])
 
     @fault
     def proxy_hang(self):

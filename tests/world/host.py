@@ -123,7 +123,6 @@ class Host:
         """After tree and servers."""
         self._launched()
         self.api.created = self.wall("registered")
-        self.tls["sts"].caller = self.partition, self.account, self.role, self.instance_id
         self.kubelet = kubelet.Kubelet(self)
         self.node.call(self.kubelet.open)
         self.tree.write("var/lib/kubelet/pki/kubelet-server-current.pem",

@@ -50,7 +50,7 @@ class Imds:
         self.content_type = None
         self.suffix = ""        # appended to every text leaf
         self.reset = False
-        self.skew = 0.0         # of the Date header against the node's clock
+        self.date_offset = 0    # of the Date header, in seconds
         self.token_refused = False  # every token is answered 401
 
     def serve(self, conn):
@@ -156,7 +156,7 @@ class Imds:
     def send(self, conn, status, extra, body):
         head = ["HTTP/1.1 %d %s" % (status, REASONS.get(status, "Error"))]
         headers = {"Accept-Ranges": "none", "Content-Length": str(len(body)),
-                   "Date": email.utils.formatdate(time.time() + self.skew, usegmt=True), "Server": "EC2ws",
+                   "Date": email.utils.formatdate(time.time() + self.date_offset, usegmt=True), "Server": "EC2ws",
                    "Connection": "close"}
         headers.update(extra)
         head += ["%s: %s" % x for x in headers.items()]

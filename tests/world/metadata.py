@@ -162,31 +162,12 @@ class Metadata:
         backs = [self.leaf(ROLES + self.role, None), self.leaf(ROLES + name, self._credentials)]
         return lambda: [b() for b in reversed(backs)]
 
-    # ---- faults: who takes the credentials ----
-
-    @fault
-    def sts_refuses(self, code="InvalidClientTokenId", message="The security token included in the request is invalid",
-                    status=403):
-        """STS refuses every signed call so."""
-        return self._set(self.tls["sts"], refusal=(status, code, message))
-
-    @fault
-    def sts_endpoint_policy(self):
-        """The policy of the VPC endpoint of STS lets nobody through."""
-        who = "arn:%s:sts::%s:assumed-role/%s/%s" % (self.partition, self.account, self.role, self.instance_id)
-        return self.sts_refuses("AccessDenied", "User: %s is not authorized to perform: sts:GetCallerIdentity because no "
-                                "VPC endpoint policy allows the sts:GetCallerIdentity action" % who)
-
     @fault
     def clock_ahead(self, seconds):
-        """The node's clock is so many seconds ahead (or behind) of everybody else's; AWS takes no signature of it
-        (C056). What the message quotes is what the real one does: the request, with the session token."""
-        backs = [self._set([self.imds, self.api] + list(self.tls.values()), skew=-seconds)]
+        """The node's clock is so many seconds ahead (or behind) of everybody else's, and beyond 5 minutes the cluster
+        takes no token of it either (C056)."""
+        backs = [self.clock_wrong(seconds)]
         if abs(seconds) > 300:
-            why = "Signature expired: %s is now earlier than %s" if seconds < 0 else \
-                "Signature not yet current: %s is still later than %s"
-            at = [time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(time.time() + s)) for s in (0, -seconds)]
-            backs.append(self.sts_refuses("SignatureDoesNotMatch", why % tuple(at) + "; x-amz-security-token:%s"))
             backs.append(self.api_node(401))
         return lambda: [b() for b in reversed(backs)]
 

@@ -485,6 +485,40 @@ class NodeFaults(host.Host):
         return self.aws_node_crash_loop(5, 1, "Initialization failure")
 
     @fault
+    def ipamd_refused_call(self, api="CreateNetworkInterface", ago=40, principal=None):
+        """ipamd serves, and EC2 refuses it a call that it makes now and then: the role was changed (C061)."""
+        who = principal or "arn:%s:sts::%s:assumed-role/%s/%s" % (self.partition, self.account, self.role, self.instance_id)
+        why = api_error(api, 403, "UnauthorizedOperation", "You are not authorized to perform this operation. User: %s is "
+                        "not authorized to perform: ec2:%s because no identity-based policy allows the ec2:%s action"
+                        % (who, api, api))
+        for a in (ago + 120, ago + 60, ago):
+            self.ipamd_log("error", "Failed to call ec2:%s: %s" % (api, why), a, caller="awsutils/awsutils.go:1359")
+
+    @fault
+    def ipamd_identity_silent(self, service="sts"):
+        """aws-node has a role of its own (IRSA), and STS does not answer it: its log stops in the start, and it is
+        killed and starts again (C005, C011)."""
+        for ago in (400, 280, 160, 40):
+            for i, (level, caller, text) in enumerate(
+                    [x[1:] for x in cni.start_lines(self) if x[0] == "ipamd"]):
+                self.ipamd_log(level, text, ago - i * .01, caller=caller)
+        backs = [self.cni_setting("AWS_ROLE_ARN", "arn:aws:iam::%s:role/cni-irsa" % self.account),
+                 self.cni_setting("AWS_WEB_IDENTITY_TOKEN_FILE", "/var/run/secrets/eks.amazonaws.com/serviceaccount/token")]
+        self.ipamd.close()
+        self._network_not_ready_lines()
+        return self._all(*backs, self._no_cni_yet(), lambda: self.node.call(self.ipamd.open))
+
+    @fault
+    def policy_agent_forbidden(self, ago=20):
+        """The network policy agent may not watch its objects: the role of the new version was not applied (C010)."""
+        log = self.log(cni.LOGS + "network-policy-agent.log")
+        for a in (ago + 40, ago + 20, ago):
+            log.add(self.uptime() - a, cni.zap_line(
+                "error", "cache/reflector.go:204", 'Failed to watch *v1alpha1.PolicyEndpoint: failed to list *v1alpha1.'
+                'PolicyEndpoint: policyendpoints.networking.k8s.aws is forbidden: User \"system:serviceaccount:kube-system:'
+                'aws-node\" cannot list resource \"policyendpoints\"'))
+
+    @fault
     def ipamd_api_server_unreachable(self):
         """ipamd cannot reach the service address of the API server and waits (C021)."""
         for ago in range(60, 0, -5):
@@ -569,9 +603,10 @@ class NodeFaults(host.Host):
         self._pod_refused(ago + 2)
 
     @fault
-    def eni_limit_reached(self, ago=15):
+    def eni_limit_reached(self, ago=15, check=True):
         """All ENIs of the type are attached and full, and a pod was refused. The World must be that full already."""
-        self._full()
+        if check:
+            self._full()
         for a in (ago + 10, ago + 5, ago):
             self.ipamd_log("debug", "Skipping ENI allocation as the max ENI limit is already reached", a,
                            caller="ipamd/ipamd.go:1005")
@@ -610,12 +645,13 @@ class NodeFaults(host.Host):
         return self._set(self.ipamd, cooling=free)
 
     @fault
-    def trunk_missing(self):
-        """Pod ENIs are on, the trunk never came (C009)."""
+    def trunk_missing(self, refused=True):
+        """Pod ENIs are on, the trunk never came (C009). refused: a pod wanted a branch of it."""
         self.ipamd_log("error", "No slot available for a trunk ENI to be attached. Not labeling the node", 120,
                        caller="ipamd/ipamd.go:1470")
-        self.ipamd_log("warn", "Send AddNetworkReply: No trunk ENI found, cannot add a pod ENI", 20,
-                       caller="ipamd/rpc_handler.go:120")
+        if refused:
+            self.ipamd_log("warn", "Send AddNetworkReply: No trunk ENI found, cannot add a pod ENI", 20,
+                           caller="ipamd/rpc_handler.go:120")
         return self.cni_setting("ENABLE_POD_ENI", "true")
 
     @fault
@@ -637,6 +673,46 @@ class NodeFaults(host.Host):
                            % (a["containerID"], a.get("ipv4") or a.get("ipv6")), 34, caller="datastore/data_store.go:521")
         self.tree.write(cni.CHECKPOINT, json.dumps(have), 0o600)
         return self.ipamd.save
+
+    @fault
+    def eni_unconfigured(self, i=1):
+        """The link of ENI i is there, its route table and rule are not: ipamd never set it up."""
+        e = self.enis[i]
+        lines = [("route", "%s dev %s scope link table %d" % (e.gateway, e.name, e.table)),
+                 ("route", "default via %s dev %s table %d" % (e.gateway, e.name, e.table)),
+                 ("rule", "from %s lookup %d prio 32765" % (e.ipv4, e.table))]
+        self.node.ip(["%s del %s" % x for x in reversed(lines)])
+        return lambda: self.node.ip(["%s add %s" % x for x in lines])
+
+    @fault
+    def eni_gone(self, i=1):
+        """ENI i was detached behind ipamd's back: neither kernel nor metadata have it, its pods live on."""
+        e = self.enis[i]
+        self.node.ip(["link del " + e.name])
+        self.tree.remove("sys/class/net/" + e.name)
+        d = "meta-data/network/interfaces/macs/%s/" % e.mac
+        self.imds.tree = {k: v for k, v in self.imds.tree.items() if not k.startswith(d)}
+
+    @fault
+    def eni_unmanaged(self, i=1):
+        """ENI i bears the tag node.k8s.amazonaws.com/no_manage: the CNI leaves it alone. Not a fault."""
+        e = self.enis[i]
+        unconfigured = self.eni_unconfigured(i)
+        old = self.ipamd.managed
+        self.ipamd.managed = lambda: [x for x in old() if x is not e]
+
+        def back():
+            del self.ipamd.managed
+            unconfigured()
+
+        return back
+
+    @fault
+    def no_ipv6_address(self):
+        """The primary ENI has no global IPv6 address. World(ipv6=True)."""
+        p = self.enis[0]
+        self.node.ip(["addr del %s/128 dev %s" % (p.ipv6, p.name)], family=6)
+        return lambda: self.node.ip(["addr add %s/128 dev %s nodad" % (p.ipv6, p.name)], family=6)
 
     # ---- the node's network ----
 

@@ -536,6 +536,9 @@ def test_proxy_faults():
         during(w, "proxy_refused", through, ("connect", "ECONNREFUSED"))
         during(w, "proxy_status", through, ("proxy", 407), 407)
         during(w, "proxy_hang", through, ("proxy", "timeout"))
+        during(w, "proxy_lets_through", through, ("proxy", 403), w.host("sts"))
+        during(w, "only_through_the_proxy", lambda: (tls_in(w, "ec2"), through()),
+               (("connect", "timeout"), ("http", 302)))
         path = "etc/systemd/system/kubelet.service.d/environment.conf"
         during(w, "proxy_environment", lambda: w.tree.exists(path) and w.tree.read(path).decode(),
                lambda text: text and 'Environment="HTTPS_PROXY=http://proxy.corp.example:3128"' in text)

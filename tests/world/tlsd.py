@@ -10,7 +10,6 @@ import ssl
 import subprocess
 import tempfile
 import time
-import xml.sax.saxutils
 
 from . import serve
 
@@ -123,7 +122,7 @@ class Endpoint:
             c = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             c.load_cert_chain("%s/%s.pem" % (certs, file), certs + "/server.key")
             self.contexts[cert] = c
-        self.requests = []      # (monotonic, "GET /", status)
+        self.requests = []      # (monotonic, "GET /" or "POST / BODY", status)
         self.connections = 0
         # Faults
         self.certificate = "server"
@@ -132,10 +131,7 @@ class Endpoint:
         self.stall = False      # accepts, never shakes hands
         self.hang = False       # shakes hands, never answers the request
         self.delay = 0.0        # before the handshake, and before the answer
-        self.skew = 0.0         # of the Date header against the node's clock
-        self.refusal = None     # (status, Code, Message) of a signed call; the caller's token is put in for %s
-        self.signed_at = []     # monotonic, of signed calls
-        self.caller = ("aws", "111122223333", "role", "session")
+        self.date_offset = 0    # of the Date header, in seconds
 
     def open(self):
         for a in self.addresses:
@@ -173,47 +169,28 @@ class Endpoint:
                         break
                     name, _, value = h.partition(":")
                     headers[name.strip().lower()] = value.strip()
+                headers[":method"], headers[":body"] = line[0], f.read(int(headers.get("content-length") or 0))
+                given = headers[":body"].decode("latin-1")
                 if self.hang:
                     self.servers.hold(tls)
                     return
                 if self.delay:
                     time.sleep(self.delay)
-                sent = f.read(min(int(headers.get("content-length", 0)), 1 << 16))
-                status, extra, body = self.answer(line[1], headers, line[0], sent)
-                self.requests.append((time.monotonic(), "%s %s" % (line[0], line[1]), status))
+                status, extra, body = self.answer(line[1], headers, line[0], headers[":body"])
+                self.requests.append((time.monotonic(), " ".join(x for x in (line[0], line[1], given) if x), status))
                 if line[0] == "HEAD":
                     body = b""
                 tls.sendall(("HTTP/1.1 %d x\r\nServer: AmazonEC2\r\nDate: %s\r\n"
                              "Content-Length: %d\r\n%s\r\n" %
-                             (status, email.utils.formatdate(time.time() + self.skew, usegmt=True),
+                             (status, email.utils.formatdate(time.time() + self.date_offset, usegmt=True),
                               len(body), extra)).encode() + body)
                 if headers.get("connection", "").lower() == "close":
                     return
-
-    def signed(self, headers):
-        """STS to GetCallerIdentity with a signature, which sdk.py's botocore has looked at, not we."""
-        self.signed_at.append(time.monotonic())
-        if self.refusal:
-            code, name, text = self.refusal
-            text = text.replace("%s", headers.get("x-amz-security-token", ""))
-            return code, "Content-Type: text/xml\r\n", (
-                "<ErrorResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><Error><Type>Sender</Type><Code>%s"
-                "</Code><Message>%s</Message></Error><RequestId>c6104cbe</RequestId></ErrorResponse>"
-                % (name, xml.sax.saxutils.escape(text))).encode()
-        partition, account, role, session = self.caller
-        return 200, "Content-Type: text/xml\r\n", (
-            "<GetCallerIdentityResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><GetCallerIdentityResult>"
-            "<Arn>arn:%s:sts::%s:assumed-role/%s/%s</Arn><UserId>AROAEXAMPLEEXAMPLE123:%s</UserId><Account>%s</Account>"
-            "</GetCallerIdentityResult><ResponseMetadata><RequestId>01234567</RequestId></ResponseMetadata>"
-            "</GetCallerIdentityResponse>" % (partition, account, role, session, session, account)).encode()
 
     def answer(self, path, headers, method="GET", body=b""):
         """What the real ones answer to an unsigned request: never 200, and a redirect for a bare /."""
         if self.status:
             return self.status, "", b"<Response><Errors><Error><Code>Unavailable</Code></Error></Errors></Response>"
-        if self.name == "sts" and b"Action=GetCallerIdentity" in body and headers.get(
-                "authorization", "").startswith("AWS4-HMAC-SHA256 ") and "x-amz-security-token" in headers:
-            return self.signed(headers)
         if self.name == "ecr.dkr":
             return 401, "Content-Type: application/json\r\nWww-Authenticate: Basic realm=\"ecr\"\r\n", (
                 b'{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}')

@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 
-from . import control, dnsd, imds, metadata, net, nodefaults, serve, tlsd, tree
+from . import control, dnsd, ec2, imds, metadata, net, nodefaults, serve, sts, tlsd, tree
 from .fault import fault
 
 IMDS4, IMDS6 = "169.254.169.254", "fd00:ec2::254"
@@ -36,7 +36,7 @@ PUBLIC = {"ec2": ["52.94.214.10"], "sts": ["54.240.250.20"], "eks": ["52.94.215.
           "ecr.api": ["54.240.251.40"], "ecr.dkr": ["54.240.252.50"], "s3": ["52.218.200.10"]}
 # instance type: ENIs (default card), addresses an ENI, as in packaging/data/eni-limits.tsv
 LIMITS = {"m5.large": (3, 10), "m5.xlarge": (4, 15), "m5.4xlarge": (8, 30), "p5.48xlarge": (2, 50),
-          "t3.small": (3, 4)}
+          "t3.small": (3, 4), "m4.large": (2, 10)}
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(os.path.dirname(HERE))
 
@@ -99,7 +99,7 @@ def pod_link(index):
     return "eni" + hashlib.sha1(b"default.pod-%d" % index).hexdigest()[:11]
 
 
-class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata):
+class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.SecurityTokens, ec2.Api):
     def __init__(self, instance_type="m5.large", enis=1, pods=0, prefix_mode=False,
                  custom_networking=False, ipv6=False, eth_names=False, public=False, stub=None,
                  nameservers=None, uptime=6 * 3600.0, region="us-west-2", hop_limit=2,
@@ -241,7 +241,8 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata):
         quiet = {"net.ipv6.conf.all.accept_dad": 0, "net.ipv6.conf.default.accept_dad": 0,
                  "net.ipv6.conf.default.accept_ra": 0}
         self.node.sysctl(dict(quiet, **{"net.ipv4.ip_forward": 1}))
-        self.aws.sysctl(quiet)
+        # More hosts than one answer from here: the limit of each holds for none of them.
+        self.aws.sysctl(dict(quiet, **{"net.ipv4.icmp_ratelimit": 0}))
         addresses = [VPC_DNS, LINK_DNS, IMDS4] + [a for x in self.endpoints.values() for a in x]
         addresses += self._control_addresses()
         addresses += [n for n in self.nameservers if n not in addresses and n != STUB
@@ -339,8 +340,9 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata):
         servers = [VPC_DNS, LINK_DNS] + [n for n in self.nameservers
                                          if n not in (VPC_DNS, LINK_DNS, STUB)]
         self.dns = {a: dnsd.Server(self.servers, self.zone, a) for a in servers}
-        self.tls = {s: tlsd.Endpoint(self.servers, s, a, self.certs)
+        self.tls = {s: self._make_sts(a) if s == "sts" else tlsd.Endpoint(self.servers, s, a, self.certs)
                     for s, a in self.endpoints.items()}
+        self.tls["ec2"] = ec2.Ec2(self.servers, self.endpoints["ec2"], self.certs, self)
 
         control_plane = self._control_servers()
 
