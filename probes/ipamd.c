@@ -23,6 +23,9 @@
 #define TICK      (USEC_PER_SEC / 100) /* USER_HZ, the same on all of Linux */
 #define LOG       "/var/log/aws-routed-eni/ipamd.log"
 #define ENIS_PATH "/v1/enis"
+/* In a check, who knows whether the node is registered looks at the same time. */
+#define PATIENCE (500 * USEC_PER_MSEC)
+#define STEP     (20 * USEC_PER_MSEC)
 
 enum {
 	GRPC_PORT = 50051, /* up to 1.22 */
@@ -73,6 +76,7 @@ struct state {
 	struct names names;
 	bool journal; /* was read */
 	bool serving;
+	usec_t waited;
 };
 
 static void finish(struct run *r);
@@ -841,6 +845,22 @@ static void observe(struct run *r)
 	observe_change(r);
 }
 
+static void on_step(struct run *r, uintptr_t tag)
+{
+	finish(r);
+}
+
+static bool waits_for_registration(struct run *r)
+{
+	struct state *s = run_state(r);
+
+	if (!run_once(r) || run_node(r)->registered != CANNOT_TELL || run_node(r)->has_pods ||
+	    s->waited >= PATIENCE)
+		return false;
+	s->waited += STEP;
+	return run_timer(r, STEP, on_step, 0) == 0;
+}
+
 static void finish(struct run *r)
 {
 	static const char *const units[] = {"kubelet.service", NULL};
@@ -850,6 +870,8 @@ static void finish(struct run *r)
 	struct state *s = run_state(r);
 
 	s->serving = s->serving || serves(r);
+	if (!s->serving && !m->pid && waits_for_registration(r))
+		return;
 	if (s->serving)
 		m->served_at = run_now(r);
 	else if (is_looping(r, m) && run_journal(r, &q, m->cursor, on_line, on_lines, 0) == 0)

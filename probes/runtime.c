@@ -445,11 +445,12 @@ static void tell_failed_call(struct run *r, const struct state *s, const struct 
 		observation_text(o, "error", "%s", m->plugin_error);
 	else if (a->error[0])
 		observation_text(o, "error", "%s", a->error);
-	observation_detail(o, "CRI %s: %s%s%s", a->call,
+	observation_detail(o, "CRI %s: %s%s%s%s", a->call,
 	                   late     ? "no answer in time"
 	                   : no_cri ? "Unimplemented: "
 	                            : "",
-	                   late ? "" : a->error, no_cri ? m->plugin_error : "");
+	                   late ? "" : a->error, no_cri && m->plugin_error[0] ? ": " : "",
+	                   no_cri ? m->plugin_error : "");
 	if (o)
 		o->took = a->took;
 }

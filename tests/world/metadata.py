@@ -91,13 +91,13 @@ class Metadata:
         host = getattr(self, "api_host", None)
         return (AL2_USER_DATA if self.al2 else USER_DATA) % {
             "endpoint": host() if host else "0123456789ABCDEF0123456789ABCDEF.gr7.%s.eks.%s" % (self.region, self.domain),
-            "ca": base64.b64encode(self.cluster_ca).decode(),
+            "ca": base64.b64encode(self.launch_ca).decode(),
             "cidr": "fd30:1c53:5f8a::/108" if self.ipv6 else "172.20.0.0/16", "cluster": self.cluster,
             "max_pods": self.max_pods, "dns": "fd30:1c53:5f8a::a" if self.ipv6 else "172.20.0.10", "secret": SECRET}
 
     def _launched(self):
         """Once the tree is there: the cluster's CA that the node was given."""
-        self.cluster_ca = self.tree.read("etc/kubernetes/pki/ca.crt")
+        self.launch_ca = self.tree.read("etc/kubernetes/pki/ca.crt")
 
     def leaf(self, path, value):
         """Metadata at path is value, a text or a function; None: 404. Returns what brings the old one back."""
