@@ -20,6 +20,7 @@
 #define SHOWN     (900 * USEC_PER_SEC) /* so long a change is told */
 #define OFTEN     3                    /* restarts below this are nothing */
 #define HOLD      (2 * USEC_PER_SEC)   /* a pod that starts rewrites the checkpoint, and wakes us */
+#define STEP      (100 * USEC_PER_MSEC)
 #define TICK      (USEC_PER_SEC / 100) /* USER_HZ, the same on all of Linux */
 #define LOG       "/var/log/aws-routed-eni/ipamd.log"
 #define ENIS_PATH "/v1/enis"
@@ -34,6 +35,7 @@ enum {
 	LOG_END = 65536,
 	SETTINGS_MAX = 64,
 	RISES = 3,
+	PATIENCE = 10, /* steps in which a check waits for what others learn */
 };
 
 static const char *const run_dirs[] = {"/var/run/aws-node", "/run/aws-node"};
@@ -73,6 +75,7 @@ struct state {
 	struct names names;
 	bool journal; /* was read */
 	bool serving;
+	unsigned waited;
 };
 
 static void finish(struct run *r);
@@ -841,6 +844,22 @@ static void observe(struct run *r)
 	observe_change(r);
 }
 
+static void on_patience(struct run *r, uintptr_t tag)
+{
+	finish(r); /* r is gone, or waits on */
+}
+
+/* A check looks once: that nothing runs here means something only on a node that is registered, and
+ * the API server says so at the same time. */
+static bool waits_for_registration(struct run *r)
+{
+	struct state *s = run_state(r);
+	const struct node *n = run_node(r);
+
+	return run_once(r) && n->registered == CANNOT_TELL && !n->has_pods && !s->no_proc &&
+	       s->waited++ < PATIENCE && run_timer(r, STEP, on_patience, 0) == 0;
+}
+
 static void finish(struct run *r)
 {
 	static const char *const units[] = {"kubelet.service", NULL};
@@ -852,7 +871,8 @@ static void finish(struct run *r)
 	s->serving = s->serving || serves(r);
 	if (s->serving)
 		m->served_at = run_now(r);
-	else if (is_looping(r, m) && run_journal(r, &q, m->cursor, on_line, on_lines, 0) == 0)
+	else if (is_looping(r, m) ? run_journal(r, &q, m->cursor, on_line, on_lines, 0) == 0
+	                          : !m->pid && waits_for_registration(r))
 		return;
 	observe(r);
 	run_end(r);

@@ -224,8 +224,9 @@ def _(w):
 
 @sound("sound/unknown-type", notices=("LimitsUnknown",), more=network(enis_max=None, ips_max=None))
 def _(w):
-    """A type no table has: one notice, counts without a judgement, never zero."""
+    """A type no table has, and EC2 may not be asked: one notice, counts without a judgement, never zero."""
     w.unknown_type()
+    w.ec2_denied()
 
 
 @sound("sound/branch-eni-vlan", enis=2, pods=3, needs="vlan", more=network(enis_attached=2))
