@@ -214,7 +214,7 @@ def full(name, code, set_up, *words, codes=None, **options):
              **options)(set_up)
 
 
-full("subnet-full", "SubnetExhausted", lambda w: (w.subnet_exhausted(), w.ec2_subnet_free(-1, 0)),
+full("subnet-full", "SubnetExhausted", lambda w: w.subnet_exhausted(),
      "InsufficientFreeAddressesInSubnet", world={"enis": 2, "pods": 18})                        # C015
 full("subnet-full-no-eni", "SubnetExhausted", lambda w: (w.subnet_exhausted("CreateNetworkInterface"),
      w.ec2_denied()), "InsufficientFreeAddressesInSubnet", world={"enis": 2, "pods": 18})
@@ -496,10 +496,8 @@ def called(*actions):
 
 
 @degraded("subnet/full-confirmed", "SubnetExhausted", world={"enis": 2, "pods": 18}, more=every(
-    called("DescribeSubnets"), told("SubnetExhausted", "InsufficientFreeAddressesInSubnet"),
-    lambda w, r, fail: outcomes(r, "subnet") == ["exhausted"] or fail("subnet: %s" % outcomes(r, "subnet")),
-    lambda w, r, fail: any("0 of 251 addresses free" in (p["detail"] or "") for p in r["probes"])
-    or fail("no free count")))
+    called("DescribeSubnets"), root("SubnetExhausted", lambda w: "%s (%s): 0 of 251 addresses free" % (
+        w.enis[1].subnet_id, w.enis[1].subnet))), subject="subnet-")
 def _(w):
     """ipamd's line raises it, DescribeSubnets gives the count."""
     w.subnet_exhausted()
