@@ -263,9 +263,15 @@ static void finding_from_fact(struct finding *f, const struct fact *fact)
 	memcpy(f->evidence, fact->bad.evidence, sizeof(f->evidence));
 }
 
-/* Facts alike are one finding whose subject lists them. */
+/* Facts alike are one finding whose subject lists them. What names its subject tells more than what
+ * does not: the subnet and its count of free addresses, rather than a line about a subnet. */
 static void merge(struct finding *into, const struct fact *fact)
 {
+	if (!into->subject[0] && fact->bad.subject[0]) {
+		memcpy(into->summary, fact->summary, sizeof(into->summary));
+		memcpy(into->evidence, fact->bad.evidence, sizeof(into->evidence));
+		into->n_evidence = fact->bad.n_evidence;
+	}
 	if (fact->bad.subject[0] && !list_has(into->subject, fact->bad.subject))
 		(void) text_append(into->subject, sizeof(into->subject), ",%s", fact->bad.subject);
 	if (fact->since < into->since)

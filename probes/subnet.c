@@ -12,6 +12,7 @@ enum { ANSWER_MAX = 256 * 1024, SET_BODY_MAX = 16384, SUBNETS_MAX = 8 };
 enum { CALLS_A_DAY = 120 };
 
 static const char roles_path[] = "/latest/meta-data/iam/security-credentials/";
+static const char no_address[] = "ec2 has no address";
 static const usec_t day = 86400 * USEC_PER_SEC;
 /* An answer is said again so long while nothing asks anew. */
 static const usec_t good_for = 20 * 60 * USEC_PER_SEC;
@@ -96,9 +97,17 @@ static void say_known(struct run *r)
 	} else if (m->unable[0]) {
 		end_with(r, OUTCOME_UNKNOWN, m->unable);
 	} else {
+		size_t said = 0;
+
 		for (size_t i = 0; i < m->n; i++)
-			if (m->subnets[i].total > 0)
+			if (m->subnets[i].total > 0) {
 				observe_subnet(r, &m->subnets[i]);
+				said++;
+			}
+		if (said == 0) {
+			end_with(r, OUTCOME_SKIPPED, "the subnets have no IPv4 addresses");
+			return;
+		}
 		run_end(r);
 	}
 }
@@ -155,6 +164,7 @@ static void on_type(struct run *r, const struct http_reply *reply)
 		return;
 	}
 	run_learn(r)->asked_limits = l;
+	((struct memory *) run_memory(r))->throttled = 0;
 	end_with(r, OUTCOME_SKIPPED, "the instance type's limits were learnt from EC2");
 }
 
@@ -174,7 +184,16 @@ static void on_reply(struct run *r, const struct http_reply *reply, uintptr_t ta
 
 /* ---- the question ---- */
 
-/* False when the node has no subnet that is known. */
+/* With custom networking the primary ENI's subnet is the node's alone, and may be as full as it
+ * likes; an EFA-only ENI takes no address of its subnet. */
+static bool gives_addresses(const struct node *n, const struct eni *e)
+{
+	if (n->cni.known && n->cni.custom && e->managed_by == MANAGED_PRIMARY)
+		return false;
+	return e->subnet_id[0] && e->ipv4.family;
+}
+
+/* False when no subnet is known that pods get addresses of. */
 static bool name_subnets(struct run *r)
 {
 	const struct network *n = &run_node(r)->network;
@@ -185,7 +204,8 @@ static bool name_subnets(struct run *r)
 	(void) text_format(s->body, sizeof(s->body), "Action=DescribeSubnets");
 	for (size_t i = 0; i < n->n_enis && count < SUBNETS_MAX; i++) {
 		const char *id = n->enis[i].subnet_id;
-		bool known = !id[0] || id[strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789-")];
+		bool known = !gives_addresses(run_node(r), &n->enis[i]) ||
+		             id[strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789-")];
 
 		for (size_t k = 0; k < count && !known; k++)
 			known = strcmp(named[k], id) == 0;
@@ -254,6 +274,8 @@ static void on_set(struct run *r, const struct imds_reply *reply, uintptr_t tag)
 	    credentials_parse(reply->http.body, reply->http.body_len, &said, &s->credentials) < 0 ||
 	    !said.complete)
 		cannot_tell(r, "no credentials from metadata");
+	else if (run_node(r)->endpoints[SERVICE_EC2].n == 0) /* since the run began */
+		cannot_tell(r, no_address);
 	else if (ask_ec2(r) < 0)
 		cannot_tell(r, "the request cannot be made");
 }
@@ -269,8 +291,8 @@ static const char *held_back(struct run *r)
 		m->calls = 0;
 	}
 	if (now < m->held_until)
-		return "EC2 throttled the last call, waiting";
-	return m->calls >= CALLS_A_DAY ? "today's budget of EC2 calls is spent" : NULL;
+		return "cannot tell: EC2 throttled the last call, waiting";
+	return m->calls >= CALLS_A_DAY ? "cannot tell: today's budget of EC2 calls is spent" : NULL;
 }
 
 static bool is_about_type(enum code asked)
@@ -293,12 +315,14 @@ static int start(struct run *r)
 		return 0;
 	}
 	held = held_back(r);
-	if (held)
+	if (s->question == SUBNETS && (n->cni.known ? n->cni.ipv6 : n->network.ipv6))
+		end_with(r, OUTCOME_SKIPPED, "pods have IPv6 addresses: a subnet has enough");
+	else if (held)
 		end_with(r, OUTCOME_UNKNOWN, held);
 	else if (!n->role[0] || !n->metadata_answers)
 		cannot_tell(r, "no credentials known yet");
 	else if (!n->endpoints[SERVICE_EC2].host[0] || n->endpoints[SERVICE_EC2].n == 0)
-		cannot_tell(r, "ec2 has no address");
+		cannot_tell(r, no_address);
 	else if (s->question == SUBNETS ? !name_subnets(r) : !name_type(r))
 		cannot_tell(r, "the node's own ids are not known");
 	else {

@@ -226,8 +226,9 @@ def _(w):
 
 @sound("sound/unknown-type", notices=("LimitsUnknown",), more=network(enis_max=None, ips_max=None))
 def _(w):
-    """A type no table has: one notice, counts without a judgement, never zero."""
+    """A type no table has, and EC2 may not be asked: one notice, counts without a judgement, never zero."""
     w.unknown_type()
+    w.ec2_denied()
 
 
 @sound("sound/branch-eni-vlan", enis=2, pods=3, needs="vlan", more=network(enis_attached=2))
@@ -365,7 +366,7 @@ def _(w):
     w.no_default_route()
 
 
-@broken("host/loopback-down", "LoopbackDown")
+@broken("host/loopback-down", "LoopbackDown", {"LoopbackDown": None, "KubeletUnhealthy": "LoopbackDown"})
 def _(w):
     w.lo_down()
 
@@ -945,9 +946,10 @@ def _(w):
 
 
 @broken("two/loopback-down-and-stub", "LoopbackDown", {
-    "LoopbackDown": None, "ResolverStubDead": "LoopbackDown"}, world={"stub": "alive"})
+    "LoopbackDown": None, "ResolverStubDead": "LoopbackDown", "KubeletUnhealthy": "LoopbackDown"},
+    world={"stub": "alive"})
 def _(w):
-    """One fault, two symptoms: the stub is alive, and cannot be reached."""
+    """One fault, three symptoms: the stub and kubelet are alive, and cannot be reached."""
     w.lo_down()
 
 

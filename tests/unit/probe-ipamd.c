@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define run_timer fake_timer
+
 #include "../fakecni.h"
 
 #include "../../probes/ipamd.c"
@@ -12,6 +14,17 @@
 	"{\"process\":{\"env\":[\"SECRET=hush\"" env "]},\"annotations\":{"                        \
 	"\"io.kubernetes.cri.container-name\":\"aws-node\",\"io.kubernetes.cri.image-name\":"      \
 	"\"registry/amazon-k8s-cni:" tag "\"}}"
+
+static unsigned timers, registered_after;
+
+/* The timer runs out when it is set: what else is learnt meanwhile is learnt then. */
+int fake_timer(struct run *r, usec_t after, run_timer_t done_cb, uintptr_t tag)
+{
+	if (++timers == registered_after)
+		r->node.registered = YES;
+	done_cb(r, tag);
+	return 0;
+}
 
 static const struct fake_port serving[] = {
 	{50051, OUTCOME_MALFORMED, HTTP_WAITING, 0, NULL},
@@ -306,8 +319,31 @@ static void test_identity(void)
 	unmake(r);
 }
 
+/* A check has one look: whether the node is registered may be learnt a moment later. */
+static void test_absent_at_once(void)
+{
+	struct run *r = make(tree_new());
+
+	put_file("proc/self/stat", "1 (x) S\n");
+	put_process(77, "bash", 500000);
+	r->once = true;
+	r->node.registered = CANNOT_TELL;
+	timers = 0;
+	registered_after = 3;
+	ok(look(r) == OUTCOME_ABSENT && timers == 3);
+	ok(fake_judge(r, &tested_ipamd, "") == CODE_AwsNodeNotRunning);
+	r->node.registered = CANNOT_TELL;
+	timers = registered_after = 0;
+	ok(look(r) == OUTCOME_SKIPPED && timers == PATIENCE);
+	r->node.registered = NO;
+	timers = 0;
+	ok(look(r) == OUTCOME_SKIPPED && timers == 0);
+	unmake(r);
+}
+
 int main(void)
 {
+	test_absent_at_once();
 	test_serving();
 	test_absent();
 	test_silent();

@@ -46,6 +46,7 @@ class Log:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "ab") as f:
             f.write("".join(text(w.wall(at)) + "\n" for at, _, text in todo).encode())
+        os.utime(path, (w.wall(todo[-1][0]),) * 2)
 
 
 class Ipamd:
@@ -73,7 +74,7 @@ class Ipamd:
         if self.version >= (1, 23):
             self.grpc.open()
         else:
-            self._listen("127.0.0.1", 50051, lambda conn: grpcd.Connection(self.grpc, conn).serve())
+            self._listen("127.0.0.1", 50051, self.port)
 
     def open_agent(self):
         """The network policy agent's own: the other container of the pod."""
@@ -96,6 +97,12 @@ class Ipamd:
         for s in self._agent:
             self.servers.remove(s)
         self._agent = []
+
+    def port(self, conn):
+        if self.hang:
+            self.servers.hold(conn)
+        else:
+            grpcd.Connection(self.grpc, conn).serve()
 
     def introspect(self, conn):
         for method, path, _ in kubelet.requests(conn):

@@ -5,6 +5,7 @@ it leaves behind in units, journal, logs, files, containers and the kernel. Text
 
 import json
 import os
+import socket
 
 from . import cni, cri, host
 from .fault import fault
@@ -512,7 +513,7 @@ class NodeFaults(host.Host):
     def policy_agent_forbidden(self, ago=20):
         """The network policy agent may not watch its objects: the role of the new version was not applied (C010)."""
         log = self.log(cni.LOGS + "network-policy-agent.log")
-        for a in (ago + 40, ago + 20, ago):
+        for a in (ago + 80, ago + 40, ago):
             log.add(self.uptime() - a, cni.zap_line(
                 "error", "cache/reflector.go:204", 'Failed to watch *v1alpha1.PolicyEndpoint: failed to list *v1alpha1.'
                 'PolicyEndpoint: policyendpoints.networking.k8s.aws is forbidden: User \"system:serviceaccount:kube-system:'
@@ -742,20 +743,18 @@ class NodeFaults(host.Host):
 
     @fault
     def networkd_took_eni(self, i=1, ago=120):
-        """systemd-networkd was restarted and configured a secondary ENI by DHCP: its routes are in main, the CNI's
-        rules are gone (C001)."""
+        """systemd-networkd was restarted and configured a secondary ENI by DHCP, whatever nodeadm says of whose it is:
+        its routes are in main, the CNI's rules are gone (C001)."""
         e = self.enis[i]
         lines = ["route add %s dev %s proto kernel scope link src %s metric 522" % (e.subnet, e.name, e.ipv4),
                  "route add default via %s dev %s proto dhcp src %s metric 522" % (e.gateway, e.name, e.ipv4)]
         self.node.ip(lines)
-        owner = "etc/eks/nodeadm/udev-net-manager/%s/%s" % (self.instance_id, e.name)
-        file = self.tree.replace(owner, "io.systemd.Network") if self.tree.exists(owner) else None
         lease = self.tree.replace("run/systemd/netif/leases/%d" % (10 + i), "ADDRESS=%s\nROUTER=%s\n" % (e.ipv4, e.gateway))
         self.journal("systemd-networkd.service", "%s: DHCPv4 address %s/%d, gateway %s acquired from %s" % (
             e.name, e.ipv4, e.subnet.prefixlen, e.gateway, e.gateway), ago - 1, transport="journal")
         since = self.uptime() - ago
         unit = self.unit("systemd-networkd.service", start=since, end=None)
-        return self._all(file, lease, unit, self.rules_flushed(), lambda: self.node.ip(
+        return self._all(lease, unit, self.rules_flushed(), lambda: self.node.ip(
             ["route del " + x[len("route add "):] for x in reversed(lines)]))
 
     @fault
@@ -783,7 +782,8 @@ class NodeFaults(host.Host):
     def ip_forward_off(self):
         """net.ipv4.ip_forward is 0 (C059)."""
         self.node.sysctl({"net.ipv4.ip_forward": 0})
-        return lambda: self.node.sysctl({"net.ipv4.ip_forward": 1})
+        return self._all(self.tree.replace("proc/sys/net/ipv4/ip_forward", "0\n"),
+                         lambda: self.node.sysctl({"net.ipv4.ip_forward": 1}))
 
     @fault
     def rp_filter_strict(self):
@@ -799,8 +799,14 @@ class NodeFaults(host.Host):
         links = [link for e in self.enis for link, _ in e.pods]
         self.node.ip(["link set %s address 02:aa:bb:cc:%02x:%02x" % (link, i >> 8, i & 255) for i, link in
                       enumerate(links)])
-        return self.tree.replace("usr/lib/systemd/network/99-default.link", "[Match]\nOriginalName=*\n\n[Link]\n"
-                                 "NamePolicy=keep kernel database onboard slot path\nMACAddressPolicy=persistent\n")
+        file = "usr/lib/systemd/network/99-default.link"
+        backs = [self.tree.replace(file, "[Match]\nOriginalName=*\n\n[Link]\nNamePolicy=keep kernel database onboard slot "
+                                   "path\nMACAddressPolicy=persistent\n")]
+        for link in links:
+            index = self.node.call(socket.if_nametoindex, link)
+            backs.append(self.tree.replace("run/udev/data/n%d" % index, "I:1\nE:ID_NET_LINK_FILE=/%s\n" % file))
+            backs.append(self.tree.replace("sys/class/net/%s/addr_assign_type" % link, "3\n"))
+        return self._all(*backs)
 
     @fault
     def selinux_enforcing(self, ago=30):

@@ -186,6 +186,9 @@ class Tree:
 
     def kernel(self, uptime):
         self.write("proc/sys/kernel/random/boot_id", self.boot_id + "\n")
+        self.write("proc/sys/net/ipv4/ip_forward", "1\n")
+        self.write("proc/sys/net/ipv4/conf/all/rp_filter", "0\n")
+        self.write("proc/sys/net/ipv6/conf/all/forwarding", "1\n")
         self.uptime(uptime)
 
     def uptime(self, seconds):
