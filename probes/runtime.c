@@ -472,11 +472,11 @@ static const char *excuse(struct run *r, const struct state *s, enum outcome *re
 
 	*ret = OUTCOME_SKIPPED;
 	if (known && u->never_started) {
-		bool over =
-			run_node(r)->registered == YES ||
-			(s->bootstrap.error == 0 && !s->bootstrap.never_started &&
-		         s->bootstrap.status == 0 && strcmp(s->bootstrap.result, "success") == 0 &&
-		         strcmp(s->bootstrap.active, "activating") != 0);
+		/* not by our Node object: that outlives a reboot */
+		bool over = s->bootstrap.error == 0 && !s->bootstrap.never_started &&
+		            s->bootstrap.status == 0 &&
+		            strcmp(s->bootstrap.result, "success") == 0 &&
+		            strcmp(s->bootstrap.active, "activating") != 0;
 
 		return over ? NULL : "bootstrap has not started containerd";
 	}
