@@ -217,6 +217,7 @@ const struct probe probe_limits = {
 	.layer = LAYER_ADDRESS,
 	.every = 60 * USEC_PER_SEC,
 	.retry = USEC_PER_SEC,
+	.failing = 10 * USEC_PER_SEC, /* EC2 may have told what no table knows */
 	.timeout = 2 * USEC_PER_SEC,
 	.after = "eni",
 	.needs_ec2 = true,
