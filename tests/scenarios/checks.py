@@ -14,6 +14,12 @@ def nothing(w):
     pass
 
 
+def not_joined(w):
+    """The cluster knows no Node of this name: one that is Ready gets along without what it does not reach."""
+    w.api_node(404)
+    w.journal_drop("Successfully registered", "just became ready")
+
+
 def network(**want):
     """Numbers of status.json's network that must be exactly these."""
 
@@ -579,17 +585,20 @@ def _(w):
 @broken("endpoint/ecr-api-missing", "EndpointTimeout", subject="ecr.api", more=says("ecr.api", "VPC endpoint"))
 def _(w):
     """Token calls for image pulls go nowhere; the registry itself answers."""
+    not_joined(w)
     w.endpoint_drop("ecr.api")
 
 
 @broken("endpoint/s3-blocked", "EndpointTimeout", subject="s3", more=says("s3 at public 52.218.200.10"))
 def _(w):
     """No gateway endpoint and no NAT: image layers."""
+    not_joined(w)
     w.endpoint_drop("s3")
 
 
 @broken("dns/ecr-dkr-nxdomain", "NameNotFound", subject="ecr.dkr")
 def _(w):
+    not_joined(w)
     w.dns_nxdomain("ecr.dkr")
 
 
@@ -650,12 +659,14 @@ def _(w):
         subject="kubelet.service,containerd.service,nodeadm-config.service,nodeadm-run.service",
         more=says("HTTP_PROXY=http://proxy.corp.example:3128", "NO_PROXY lacks 169.254.169.254"))
 def _(w):
+    not_joined(w)
     w.proxy_environment(no_proxy="10.0.0.0/16,.eks.amazonaws.com,172.20.0.0/16",
                         proxy="http://node:s3cr3tOfTheProxy@%s:3128" % control.PROXY_HOST)
 
 
 @broken("proxy/refuses", "ProxyMisconfigured", more=says("proxy.corp.example:3128", "refused"))
 def _(w):
+    not_joined(w)
     w.proxy_environment()
     w.only_through_the_proxy()
     w.proxy_refused()
@@ -663,6 +674,7 @@ def _(w):
 
 @broken("proxy/silent", "ProxyMisconfigured", more=says("no answer in 1.2 s"))
 def _(w):
+    not_joined(w)
     w.proxy_environment()
     w.only_through_the_proxy()
     w.proxy_drop()
@@ -670,12 +682,14 @@ def _(w):
 
 @broken("proxy/wants-a-password-that-nobody-gives", "ProxyMisconfigured", more=says("answers 407"))
 def _(w):
+    not_joined(w)
     w.proxy_environment()
     w.proxy_status(407)
 
 
 @broken("proxy/name-not-there", "ProxyMisconfigured", more=says("does not resolve"))
 def _(w):
+    not_joined(w)
     w.proxy_environment()
     w.dns_nxdomain(control.PROXY_HOST)
 
@@ -691,6 +705,7 @@ def _(w):
 @broken("proxy/does-not-let-ecr-through", "EndpointTimeout", subject="ecr.api",
         more=says("the proxy answers 403 to CONNECT"))
 def _(w):
+    not_joined(w)
     w.proxy_environment()
     w.only_through_the_proxy()
     w.proxy_lets_through(*[w.host(s) for s in w.endpoints if s != "ecr.api"])
