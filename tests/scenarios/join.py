@@ -3,11 +3,18 @@
 reports that the cases come from. A fault is set where a real node has it: in what its programs say and in what others
 answer, so that the finding needs both."""
 
+import json
+import os
+import time
+
+from world import cni
+
 from .checks import says
-from .table import ANY, broken, degraded, scenario, sound
+from .daemons import alarms, cleared, raised
+from .table import ANY, broken, daemon, degraded, scenario, sound
 
 NEVER = {"uptime": 400}     # a node that has not joined in its first minutes
-UNCONFIGURED = {"CniConfigMissing": ANY}    # aws-node comes after all this
+UNCONFIGURED = {"CniConfigMissing": ANY}    # where nobody can tell whether aws-node could have come
 
 
 def stage(name, deadline=False, more=None):
@@ -31,7 +38,7 @@ def stage(name, deadline=False, more=None):
 
 def never_joined(name, root, codes, at, *words, world=None, **options):
     """A node of some minutes that has not registered, and why."""
-    return broken("join/" + name, root, {**codes, **UNCONFIGURED}, world={**NEVER, **(world or {})},
+    return broken("join/" + name, root, codes, maybe=UNCONFIGURED, world={**NEVER, **(world or {})},
                   more=stage(at, True, says(*words)), **options)
 
 
@@ -309,3 +316,139 @@ only_notice("C047-spot-interruption", "SpotInterruption", lambda w: w.spot_inter
 only_notice("C047-rebalance", "RebalanceRecommended", lambda w: w.rebalance_recommended())
 only_notice("C047-maintenance", "MaintenanceScheduled", lambda w: w.maintenance_scheduled())
 only_notice("C047-scale-in", "TerminationPending", lambda w: w.termination_pending())
+
+
+# ---- the cases whose CNI part is the join path's end: C042, C053 ----
+
+@broken("join/C042-cri-plugin-not-loaded", "RuntimePluginMissing", more=says("Unimplemented", "mirrors"))
+def _(w):
+    w.cri_unimplemented()
+
+
+@broken("join/C053-aws-node-never-scheduled", "AwsNodeNotRunning", {
+    "AwsNodeNotRunning": None, "CniConfigMissing": "AwsNodeNotRunning", "NodeNotReady": ANY},
+    more=stage("networking", False, says("never on this node")))
+def _(w):
+    w.aws_node_absent()
+    w.api_not_ready()
+
+
+# ---- a boot, step by step ----
+
+QUICK = ("identity", "credentials", "endpoint", "apiserver", "kubelet", "runtime", "ipamd", "bootstrap", "cni-config")
+
+
+def quick(w, *lines, seconds=2, **options):
+    """The daemon with short intervals: what is looked at is as at the default ones."""
+    conf = os.path.join(w.dir, "join.conf")
+    with open(conf, "w") as f:
+        f.write("".join("[Probe %s]\nIntervalSec=%d\n" % (p, seconds) for p in QUICK) + "".join(lines))
+    d = w.daemon("--config", conf, **options)
+    d.wait_notified("READY=1", timeout=20)
+    return d
+
+
+class Boot:
+    """A node that has just been switched on, and its steps."""
+
+    def __init__(self, w):
+        self.w, self.undo = w, {}
+        u = self.undo
+        unit = w.unit
+        w._never_registered()
+        for name in ("containerd.service", "kubelet.service", "nodeadm-run.service", "cloud-final.service"):
+            u[name] = unit(name, **w.never_started(name))
+        u["nodeadm-config.service"] = unit("nodeadm-config.service", active="activating", sub="start")
+        u["files"] = [w.tree.take(f) for f in (
+            "var/lib/kubelet/kubeconfig", "etc/kubernetes/pki/ca.crt", "etc/eks/kubelet/environment",
+            "etc/kubernetes/kubelet/config.json", "etc/containerd/config.toml")]
+        u["containerd"], u["kubelet"] = w._containerd_gone(), w._kubelet_gone()
+        u["credentials"] = w.credentials_missing()
+        if w.journal_file:
+            w.journal_file.lines = []
+        u["metadata"] = w.imds_drop()
+
+    def metadata(self):
+        self.undo["metadata"]()
+
+    def nodeadm(self):
+        """nodeadm is through: files, containerd, kubelet."""
+        u = self.undo
+        u["credentials"]()
+        u["nodeadm-config.service"]()
+        for back in u["files"]:
+            back()
+        for name in ("cloud-final.service", "nodeadm-run.service", "containerd.service", "kubelet.service"):
+            u[name]()
+        u["containerd"]()
+        u["kubelet"]()
+
+    def register(self):
+        w = self.w
+        w.kubelet_says("I", "kubelet_node_status.go:79", '"Successfully registered node" node="%s"' % w.private_dns)
+        w.api.registered, w.api.created = True, time.time()
+        self.undo["not ready"] = w.api_not_ready()
+
+    def aws_node(self):
+        w = self.w
+        w.cri.pods, w.cri.containers = cni.containers(w)
+        for c in w.cri.containers:
+            w._container_files(c)
+        w.node.call(w.ipamd.open)
+        w.node.call(w.ipamd.open_agent)
+        w._process("aws-k8s-agent")
+        w.tree.vpc_cni()
+
+    def ready(self):
+        self.undo["not ready"]()
+
+
+def at_stage(d, name, uptime, state="starting", timeout=40):
+    s = d.wait_status("stage " + name, lambda s: s["verdict"]["stage"] == name, timeout)
+    v = s["verdict"]
+    assert v["state"] == state, "%s: state %s, root %s" % (name, v["state"], v["root"])
+    if name in ("booting", "bootstrapping", "joining"):
+        assert v["deadline_s"] is not None and abs(900 - uptime() - v["deadline_s"]) < 20, "%s: deadline_s %r at %d s" % (
+            name, v["deadline_s"], uptime())
+    else:
+        assert v["deadline_s"] is None, "%s: deadline_s %r" % (name, v["deadline_s"])
+    assert not alarms(d), "%s: %s" % (name, alarms(d))
+
+
+def scripted(w):
+    b = Boot(w)
+    d = quick(w)
+    at_stage(d, "booting", w.uptime)
+    b.metadata()
+    at_stage(d, "bootstrapping", w.uptime)
+    b.nodeadm()
+    at_stage(d, "joining", w.uptime)
+    b.register()
+    at_stage(d, "networking", w.uptime)
+    b.aws_node()
+    b.ready()
+    d.wait_state("healthy", timeout=40)
+    at_stage(d, "ready", w.uptime, "healthy")
+    assert d.stop() == 0
+
+
+daemon("join/boot", uptime=6)(scripted)
+daemon("join/boot-that-takes-its-time", uptime=420)(scripted)
+
+
+@daemon("join/deadline-near", uptime=590)
+def _(w):
+    """Said once, at 10 minutes, and taken back when the node has registered."""
+    b = Boot(w)
+    b.metadata()
+    d = quick(w)
+    at_stage(d, "bootstrapping", w.uptime)
+    assert not [e for e in d.journal if e.get("NODEWHY_CODE") == "JoinDeadlineNear"], "too early"
+    e = raised(w, d, "JoinDeadlineNear", timeout=40, severity="notice")
+    assert 600 <= w.uptime() < 630, "said %d s after boot" % w.uptime()
+    assert json.loads(e["NODEWHY_EVIDENCE"])["uptime_s"] >= 600, e["NODEWHY_EVIDENCE"]
+    b.nodeadm()
+    b.register()
+    cleared(d, "JoinDeadlineNear", timeout=40)
+    said = [e.get("NODEWHY_STATE") for e in d.journal if e.get("NODEWHY_CODE") == "JoinDeadlineNear"]
+    assert said.count("raised") == 1, said
