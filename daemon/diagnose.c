@@ -449,14 +449,17 @@ static void judge_conditions(const struct fact *const *facts, size_t n, struct r
 	}
 }
 
-/* What a node goes through after its boot, however long that took. */
+/* What a node goes through after its boot, however long that took; only what is known for sure, as
+ * one that nobody can ask about may be ready for days. */
 static bool is_joining(const struct diagnose_input *in, enum stage stage)
 {
 	const struct node *n = in->node;
 
 	if (stage == STAGE_NETWORKING)
 		return n->registered_at && in->now < n->registered_at + NETWORKING_S * USEC_PER_SEC;
-	return stage < STAGE_NETWORKING;
+	if (stage == STAGE_JOINING)
+		return n->registered == NO;
+	return stage == STAGE_BOOTSTRAPPING && n->ec2 == EC2_YES && n->metadata_at;
 }
 
 static enum state judge_state(const struct fact *const *facts, size_t n, const struct report *r,
