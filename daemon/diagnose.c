@@ -5,6 +5,9 @@
 
 #define L(x) (UINT32_C(1) << LAYER_##x)
 
+/* So long after it was registered a node that is not ready yet is starting. */
+enum { NETWORKING_S = 300 };
+
 /* Without these a node reaches nothing, whatever the layer. */
 #define FLOOR (L(HOST) | L(LINK) | L(ROUTE))
 
@@ -452,8 +455,21 @@ static void judge_conditions(const struct fact *const *facts, size_t n, struct r
 	}
 }
 
+/* What a node goes through after its boot, however long that took; only what is known for sure, as
+ * one that nobody can ask about may be ready for days. */
+static bool is_joining(const struct diagnose_input *in, enum stage stage)
+{
+	const struct node *n = in->node;
+
+	if (stage == STAGE_NETWORKING)
+		return n->registered_at && in->now < n->registered_at + NETWORKING_S * USEC_PER_SEC;
+	if (stage == STAGE_JOINING)
+		return n->registered == NO;
+	return stage == STAGE_BOOTSTRAPPING && n->ec2 == EC2_YES && n->metadata_at;
+}
+
 static enum state judge_state(const struct fact *const *facts, size_t n, const struct report *r,
-                              bool complete)
+                              const struct diagnose_input *in)
 {
 	enum severity worst = SEVERITY_NOTICE;
 	bool known = false, graced = false;
@@ -467,9 +483,11 @@ static enum state judge_state(const struct fact *const *facts, size_t n, const s
 		known |= facts[i]->latest.outcome != OUTCOME_UNKNOWN;
 		graced |= facts[i]->graced;
 	}
-	if (!complete || graced)
+	if (!in->complete || graced)
 		return STATE_STARTING;
-	return known ? STATE_HEALTHY : STATE_BLIND;
+	if (!known)
+		return STATE_BLIND;
+	return is_joining(in, r->verdict.stage) ? STATE_STARTING : STATE_HEALTHY;
 }
 
 /* What the looks at the CNI say together, and whether the bootstrap was found to have failed. */
@@ -619,9 +637,9 @@ void diagnose(const struct fact *const *facts, size_t n, const struct diagnose_i
 		            sizeof(f[i].remedy));
 	sort(f, ret->n_findings);
 	judge_conditions(facts, n, ret);
-	ret->verdict.state = judge_state(facts, n, ret, in->complete);
 	progress = judge_progress(facts, n);
 	ret->verdict.stage = judge_stage(&progress, in->node);
+	ret->verdict.state = judge_state(facts, n, ret, in);
 	ret->verdict.deadline = judge_deadline(&progress, in->node, ret->verdict.stage, in->uptime);
 	ret->verdict.unverified = judge_unverified(facts, n, ret);
 	ret->verdict.root = -1;

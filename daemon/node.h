@@ -127,8 +127,9 @@ struct node {
 	bool proxy_user; /* it wants a user's name, which is not kept */
 	char no_proxy[PROXY_TEXT_MAX];
 	enum tristate
-		registered;  /* what the API server says of our Node object, or kubelet's log */
-	enum tristate ready; /* its Ready condition */
+		registered;   /* what the API server says of our Node object, or kubelet's log */
+	usec_t registered_at; /* CLOCK_BOOTTIME at which that Node was made; 0: not known */
+	enum tristate ready;  /* its Ready condition */
 	struct cni_settings cni;
 	struct type_limits asked_limits; /* of a type that no table knows, by EC2 itself; "" */
 	struct ipamd_view ipamd;

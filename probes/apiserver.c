@@ -36,7 +36,7 @@ static const usec_t kube_proxy_grace = 300 * USEC_PER_SEC;
 static const usec_t stuck_after = 60 * USEC_PER_SEC;
 /* In a check, who knows whether the node is registered looks at the same time. */
 static const usec_t registered_step = 10 * USEC_PER_MSEC;
-static const usec_t registered_patience = 150 * USEC_PER_MSEC;
+static const usec_t registered_patience = 400 * USEC_PER_MSEC;
 
 struct ask {
 	bool asked, answered, other_type;

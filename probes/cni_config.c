@@ -32,6 +32,15 @@ struct config {
 	char error[96];
 };
 
+/* From the moment at which the node is registered until aws-node, which is scheduled and pulled
+ * then, is healthy: it writes the file last. */
+#define AWAITED (300 * USEC_PER_SEC)
+
+struct memory {
+	bool found;         /* it was there once: its absence is none of a start */
+	usec_t unjoined_at; /* when it was last seen that the node has not joined; 0: never */
+};
+
 struct state {
 	struct dirs dirs;
 	struct config config;
@@ -462,9 +471,52 @@ static void look_at_config(struct run *r, const char *path)
 	compare_dirs(r, true, &b);
 }
 
+/* Nothing is scheduled to a node that is not set up, or that nobody has registered. */
+static bool has_not_joined(struct run *r)
+{
+	const struct node *n = run_node(r);
+
+	if (n->registered == YES || has_pods(r))
+		return false;
+	return n->registered == NO || (n->ec2 == EC2_YES && !n->kubeconfig_present);
+}
+
+/* Why the file is not to be missed yet; NULL when it is. */
+static const char *why_awaited(struct run *r)
+{
+	const struct node *n = run_node(r);
+	struct memory *m = run_memory(r);
+	usec_t now = run_now(r);
+
+	if (m->found)
+		return NULL;
+	if (has_not_joined(r)) {
+		m->unjoined_at = now;
+		return "the node has not joined yet";
+	}
+	if (m->unjoined_at && now - m->unjoined_at < AWAITED)
+		return "the node has not joined for long";
+	if (n->registered == YES && n->registered_at && now - n->registered_at < AWAITED)
+		return "the node was registered a moment ago";
+	return NULL;
+}
+
+static void observe_none(struct run *r, int e)
+{
+	struct state *s = run_state(r);
+	const char *why = why_awaited(r);
+	struct observation *o =
+		observe_config(r, "", why ? OUTCOME_SKIPPED : OUTCOME_ABSENT, why ? 0 : -e);
+
+	observation_detail(o, "no network configuration in %s%s%s", s->dirs.conf, why ? ": " : "",
+	                   why ? why : "");
+	compare_dirs(r, false, NULL);
+}
+
 static int start(struct run *r)
 {
 	struct state *s = run_state(r);
+	struct memory *m = run_memory(r);
 	char path[PATH_BYTES * 2];
 	struct observation *o;
 	int e;
@@ -484,13 +536,12 @@ static int start(struct run *r)
 	}
 	e = first_config(r, s->dirs.conf, path, sizeof(path));
 	if (e == 0) {
+		m->found = true;
 		look_at_config(r, path);
 	} else if ((e == -ENOENT || e == -ENOTDIR) && s->dirs.read.unreadable) {
 		observe_unreadable(r, s->dirs.read.unread, -s->dirs.read.unreadable);
 	} else if (e == -ENOENT || e == -ENOTDIR) {
-		o = observe_config(r, "", OUTCOME_ABSENT, -e);
-		observation_detail(o, "no network configuration in %s", s->dirs.conf);
-		compare_dirs(r, false, NULL);
+		observe_none(r, e);
 	} else {
 		observe_unreadable(r, s->dirs.conf, e);
 	}
@@ -564,6 +615,7 @@ const struct probe probe_cni_config = {
 	.timeout = 2 * USEC_PER_SEC,
 	.after = "imds", /* whether this is EC2 decides what the absence of Kubernetes means */
 	.state_size = sizeof(struct state),
+	.memory_size = sizeof(struct memory),
 	.watch = {"/etc/cni/net.d", "/opt/cni/bin", "/etc/containerd", "/etc/containerd/config.d",
                   "/etc/eks/containerd"},
 	.grace = 300 * USEC_PER_SEC, /* aws-node writes it once it is healthy */

@@ -17,6 +17,10 @@ static const usec_t sts_fresh = 150 * USEC_PER_SEC;
 /* A `check` looks once: it waits for sts, which looks at the same time. */
 static const usec_t sts_poll = 200 * USEC_PER_MSEC;
 enum { STS_POLLS = 10 };
+/* apiserver resolves the name at the same time: coming after all of it, we could not tell it in a
+ * check that the node is registered. */
+static const usec_t address_poll = 20 * USEC_PER_MSEC;
+enum { ADDRESS_POLLS = 25 };
 /* A Node so young is not Ready yet: aws-node has to be pulled and started first. */
 enum { YOUNG_S = 180 };
 
@@ -28,7 +32,7 @@ struct state {
 	char node_name[128], role[128];
 	bool guessed; /* the name is metadata's, not kubelet's own */
 	bool again;   /* asked a second time, for the name that the cluster knows */
-	unsigned polls;
+	unsigned polls, address_polls;
 	bool other_address; /* the first did not answer */
 };
 
@@ -315,6 +319,14 @@ static int64_t age_of(struct run *r, const struct node_object *n)
 	return n->created ? now - (int64_t) n->created : INT64_MAX;
 }
 
+/* By CLOCK_BOOTTIME; a Node of an earlier boot was there from the first moment. */
+static usec_t registered_at(struct run *r, const struct node_object *n)
+{
+	usec_t now = run_now(r), age = age_of(r, n) > 0 ? (usec_t) age_of(r, n) : 0;
+
+	return age < now / USEC_PER_SEC ? now - age * USEC_PER_SEC : 1;
+}
+
 static struct observation *observe_ready(struct run *r, const struct node_object *n)
 {
 	int64_t age = age_of(r, n);
@@ -350,6 +362,7 @@ static void on_node(struct run *r, const struct node_object *n)
 	struct observation *o = observe(r, OUTCOME_OK, 200), *ready;
 
 	node->registered = YES;
+	node->registered_at = registered_at(r, n);
 	(void) text_format(node->node_name, sizeof(node->node_name), "%s", s->node_name);
 	if (strncmp(n->provider_id, "eks-hybrid:///", strlen("eks-hybrid:///")) == 0)
 		node->hybrid = true;
@@ -463,6 +476,7 @@ static void on_404(struct run *r)
 	}
 	m->ready_at = 0;
 	run_learn(r)->registered = NO;
+	run_learn(r)->registered_at = 0;
 	run_learn(r)->ready = CANNOT_TELL;
 	observation_detail(observe(r, OUTCOME_ABSENT, 404), "the cluster has no Node %s",
 	                   s->node_name);
@@ -695,18 +709,33 @@ static bool read_kubeconfig(struct run *r)
 	return false;
 }
 
-static int start(struct run *r)
+static int begin(struct run *r);
+
+static void on_address_poll(struct run *r, uintptr_t tag)
+{
+	if (begin(r) < 0)
+		end_without(r, OUTCOME_UNKNOWN, 0, "cannot look: out of memory");
+}
+
+static bool waits_for_address(struct run *r)
+{
+	struct state *s = run_state(r);
+
+	return run_node(r)->apiserver.n == 0 && s->address_polls++ < ADDRESS_POLLS &&
+	       run_timer(r, address_poll, on_address_poll, 0) == 0;
+}
+
+static int begin(struct run *r)
 {
 	const struct node *n = run_node(r);
 	char why[DETAIL_MAX];
 
-	if (say_again(r))
+	if (is_unfit(r, why, sizeof(why))) {
+		if (!waits_for_address(r))
+			end_without(r, OUTCOME_UNKNOWN, 0, why);
 		return 0;
-	if (!read_kubeconfig(r))
-		end_without(r, OUTCOME_SKIPPED, 0, "no kubeconfig yet");
-	else if (is_unfit(r, why, sizeof(why)))
-		end_without(r, OUTCOME_UNKNOWN, 0, why);
-	else if (!find_name(r))
+	}
+	if (!find_name(r))
 		end_without(r, OUTCOME_UNKNOWN, 0, "cannot tell: the node's name is not known");
 	else if (!n->metadata_answers)
 		end_without(r, OUTCOME_UNKNOWN, 0, "cannot tell: no credentials");
@@ -714,6 +743,16 @@ static int start(struct run *r)
 		return ask_set(r, n->role);
 	else
 		return run_imds(r, roles_path, SET_BODY_MAX, false, on_roles, 0);
+	return 0;
+}
+
+static int start(struct run *r)
+{
+	if (say_again(r))
+		return 0;
+	if (read_kubeconfig(r))
+		return begin(r);
+	end_without(r, OUTCOME_SKIPPED, 0, "no kubeconfig yet");
 	return 0;
 }
 
@@ -758,7 +797,7 @@ const struct probe probe_identity = {
 	.retry = 5 * USEC_PER_SEC,
 	.timeout = 15 * USEC_PER_SEC,
 	.grace = 120 * USEC_PER_SEC,
-	.after = "apiserver",
+	.after = "endpoint",
 	.state_size = sizeof(struct state),
 	.memory_size = sizeof(struct memory),
 	.watch = {"/var/lib/kubelet/kubeconfig", "/etc/kubernetes/kubelet/kubeconfig"},

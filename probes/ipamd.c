@@ -743,7 +743,9 @@ static bool is_registered(struct run *r)
 
 	if (run_node(r)->registered != YES && !run_node(r)->has_pods)
 		return m->registered_since = 0, false;
-	if (!m->registered_since)
+	if (run_node(r)->registered_at)
+		m->registered_since = run_node(r)->registered_at;
+	else if (!m->registered_since)
 		m->registered_since = run_now(r);
 	return true;
 }
@@ -764,8 +766,9 @@ static void observe_absent(struct run *r)
 	const struct state *s = run_state(r);
 	bool registered = is_registered(r), replaced = logged_lately(r);
 	usec_t wait = m->seen_at ? REPLACE : SCHEDULE;
-	bool waited = run_once(r) || (run_now(r) - m->gone_since >= wait &&
-	                              run_now(r) - m->registered_since >= SCHEDULE);
+	bool known = !run_once(r) || run_node(r)->registered_at; /* a check has no past */
+	bool waited = (!known || run_now(r) - m->registered_since >= SCHEDULE) &&
+	              (run_once(r) || run_now(r) - m->gone_since >= wait);
 	bool ripe = registered && !s->no_proc && !replaced && waited;
 	struct observation *o;
 

@@ -3,11 +3,19 @@
 reports that the cases come from. A fault is set where a real node has it: in what its programs say and in what others
 answer, so that the finding needs both."""
 
+import json
+import os
+import time
+
+from world import cni, metadata
+
+from . import contract
 from .checks import says
-from .table import ANY, broken, degraded, scenario, sound
+from .daemons import alarms, cleared, raised
+from .table import ANY, broken, daemon, degraded, scenario, sound
 
 NEVER = {"uptime": 400}     # a node that has not joined in its first minutes
-UNCONFIGURED = {"CniConfigMissing": ANY}    # aws-node comes after all this
+UNCONFIGURED = {"CniConfigMissing": ANY}    # where nobody can tell whether aws-node could have come
 
 
 def stage(name, deadline=False, more=None):
@@ -31,7 +39,7 @@ def stage(name, deadline=False, more=None):
 
 def never_joined(name, root, codes, at, *words, world=None, **options):
     """A node of some minutes that has not registered, and why."""
-    return broken("join/" + name, root, {**codes, **UNCONFIGURED}, world={**NEVER, **(world or {})},
+    return broken("join/" + name, root, codes, maybe=UNCONFIGURED, world={**NEVER, **(world or {})},
                   more=stage(at, True, says(*words)), **options)
 
 
@@ -309,3 +317,365 @@ only_notice("C047-spot-interruption", "SpotInterruption", lambda w: w.spot_inter
 only_notice("C047-rebalance", "RebalanceRecommended", lambda w: w.rebalance_recommended())
 only_notice("C047-maintenance", "MaintenanceScheduled", lambda w: w.maintenance_scheduled())
 only_notice("C047-scale-in", "TerminationPending", lambda w: w.termination_pending())
+
+
+# ---- the cases whose CNI part is the join path's end: C042, C053 ----
+
+@broken("join/C042-cri-plugin-not-loaded", "RuntimePluginMissing", more=says("Unimplemented", "mirrors"))
+def _(w):
+    w.cri_unimplemented()
+
+
+@broken("join/C053-aws-node-never-scheduled", "AwsNodeNotRunning", {
+    "AwsNodeNotRunning": None, "CniConfigMissing": "AwsNodeNotRunning", "NodeNotReady": ANY},
+    more=stage("networking", False, says("never on this node")))
+def _(w):
+    w.aws_node_absent()
+    w.api_not_ready()
+
+
+# ---- a boot, step by step ----
+
+QUICK = ("identity", "credentials", "endpoint", "apiserver", "kubelet", "runtime", "ipamd", "bootstrap", "cni-config")
+
+
+def quick(w, *lines, seconds=2, **options):
+    """The daemon with short intervals: what is looked at is as at the default ones."""
+    conf = os.path.join(w.dir, "join.conf")
+    with open(conf, "w") as f:
+        f.write("".join("[Probe %s]\nIntervalSec=%d\n" % (p, seconds) for p in QUICK) + "".join(lines))
+    d = w.daemon("--config", conf, **options)
+    d.wait_notified("READY=1", timeout=20)
+    return d
+
+
+class Boot:
+    """A node that has just been switched on, and its steps."""
+
+    def __init__(self, w):
+        self.w, self.undo = w, {}
+        u = self.undo
+        unit = w.unit
+        w._never_registered()
+        for name in ("containerd.service", "kubelet.service", "nodeadm-run.service", "cloud-final.service"):
+            u[name] = unit(name, **w.never_started(name))
+        u["nodeadm-config.service"] = unit("nodeadm-config.service", active="activating", sub="start")
+        u["files"] = [w.tree.take(f) for f in (
+            "var/lib/kubelet/kubeconfig", "etc/kubernetes/pki/ca.crt", "etc/eks/kubelet/environment",
+            "etc/kubernetes/kubelet/config.json", "etc/containerd/config.toml")]
+        u["containerd"], u["kubelet"] = w._containerd_gone(), w._kubelet_gone()
+        u["credentials"] = w.credentials_missing()
+        if w.journal_file:
+            w.journal_file.lines = []
+        u["metadata"] = w.imds_drop()
+
+    def metadata(self):
+        self.undo["metadata"]()
+
+    def nodeadm(self):
+        """nodeadm is through: files, containerd, kubelet."""
+        u = self.undo
+        u["credentials"]()
+        u["nodeadm-config.service"]()
+        for back in u["files"]:
+            back()
+        for name in ("cloud-final.service", "nodeadm-run.service", "containerd.service", "kubelet.service"):
+            u[name]()
+        u["containerd"]()
+        u["kubelet"]()
+
+    def register(self):
+        w = self.w
+        w.kubelet_says("I", "kubelet_node_status.go:79", '"Successfully registered node" node="%s"' % w.private_dns)
+        w.api.registered, w.api.created = True, time.time()
+        self.undo["not ready"] = w.api_not_ready()
+
+    def aws_node(self):
+        w = self.w
+        w.cri.pods, w.cri.containers = cni.containers(w)
+        for c in w.cri.containers:
+            w._container_files(c)
+        w.node.call(w.ipamd.open)
+        w.node.call(w.ipamd.open_agent)
+        w._process("aws-k8s-agent")
+        w.tree.vpc_cni()
+
+    def ready(self):
+        self.undo["not ready"]()
+
+
+def at_stage(d, name, uptime, state="starting", timeout=40):
+    s = d.wait_status("stage " + name, lambda s: s["verdict"]["stage"] == name, timeout)
+    v = s["verdict"]
+    assert v["state"] == state, "%s: state %s, root %s" % (name, v["state"], v["root"])
+    if name in ("booting", "bootstrapping", "joining"):
+        assert v["deadline_s"] is not None and abs(900 - uptime() - v["deadline_s"]) < 20, "%s: deadline_s %r at %d s" % (
+            name, v["deadline_s"], uptime())
+    else:
+        assert v["deadline_s"] is None, "%s: deadline_s %r" % (name, v["deadline_s"])
+    assert not alarms(d), "%s: %s" % (name, alarms(d))
+
+
+def scripted(w):
+    b = Boot(w)
+    d = quick(w)
+    at_stage(d, "booting", w.uptime)
+    b.metadata()
+    at_stage(d, "bootstrapping", w.uptime)
+    b.nodeadm()
+    at_stage(d, "joining", w.uptime)
+    b.register()
+    at_stage(d, "networking", w.uptime)
+    b.aws_node()
+    b.ready()
+    d.wait_state("healthy", timeout=40)
+    at_stage(d, "ready", w.uptime, "healthy")
+    assert d.stop() == 0
+
+
+daemon("join/boot", uptime=6)(scripted)
+daemon("join/boot-that-takes-its-time", uptime=420)(scripted)
+
+
+@daemon("join/deadline-near", uptime=590)
+def _(w):
+    """Said once, at 10 minutes, and taken back when the node has registered."""
+    b = Boot(w)
+    b.metadata()
+    d = quick(w)
+    at_stage(d, "bootstrapping", w.uptime)
+    assert not [e for e in d.journal if e.get("NODEWHY_CODE") == "JoinDeadlineNear"], "too early"
+    e = raised(w, d, "JoinDeadlineNear", timeout=40, severity="notice")
+    assert 600 <= w.uptime() < 630, "said %d s after boot" % w.uptime()
+    assert json.loads(e["NODEWHY_EVIDENCE"])["uptime_s"] >= 600, e["NODEWHY_EVIDENCE"]
+    b.nodeadm()
+    b.register()
+    cleared(d, "JoinDeadlineNear", timeout=40)
+    said = [e.get("NODEWHY_STATE") for e in d.journal if e.get("NODEWHY_CODE") == "JoinDeadlineNear"]
+    assert said.count("raised") == 1, said
+
+
+@daemon("join/boot-with-a-long-script", uptime=420)
+def _(w):
+    """Somebody's script in the user data takes seven minutes and more; nothing has failed."""
+    b = Boot(w)
+    b.metadata()
+    b.undo["nodeadm-config.service"]()
+    w.unit("cloud-final.service", ago=400, active="activating", sub="start")
+    b.undo["credentials"]()
+    d = quick(w)
+    at_stage(d, "bootstrapping", w.uptime)
+    seq = d.status()["seq"]
+    d.wait("many passes", lambda: d.status()["seq"] > seq + 20, timeout=40)
+    at_stage(d, "bootstrapping", w.uptime)
+
+
+@scenario("join/a-late-join", "starting", {}, exit=0, world={"uptime": 700}, more=stage("networking"))
+def _(w):
+    """Eleven minutes after boot the node is registered at last: the CNI comes next, as on any other."""
+    w.aws_node_absent()
+    w.api_not_ready()
+    w.api.created = time.time() - 20
+
+
+# ---- hybrid nodes, and other images ----
+
+def hybrid(w):
+    """EKS hybrid nodes (facts 2.8): no EC2, no metadata, no VPC CNI; kubelet's credentials are of IAM Roles Anywhere."""
+    for name in ("board_vendor", "product_name", "sys_vendor"):
+        w.tree.write("sys/class/dmi/id/" + name, "Dell Inc.\n")
+    w.tree.write("sys/class/dmi/id/product_uuid", "7a6f2d3c-0b5e-4c1d-9a4f-2f1e0d9c8b7a\n")
+    w._aws_node_gone(ever=True)
+    w._no_cni_yet()
+    w.tree.write("etc/os-release", 'NAME="Ubuntu"\nID=ubuntu\nVERSION_ID="24.04"\n')
+    name = "mi-0123456789abcdef0"
+    config = json.loads(w.tree.read("etc/kubernetes/kubelet/config.json"))
+    config["providerID"] = "eks-hybrid:///%s/%s/%s" % (w.region, w.cluster, name)
+    w.tree.write("etc/kubernetes/kubelet/config.json", json.dumps(config))
+    w.tree.write("etc/eks/kubelet/environment", 'NODEADM_KUBELET_ARGS="--hostname-override=%s"\n' % name)
+    w.tree.write("etc/cni/net.d/05-cilium.conflist", json.dumps({
+        "cniVersion": "0.3.1", "name": "cilium", "plugins": [{"type": "cilium-cni"}]}))
+    w.tree.write("opt/cni/bin/cilium-cni", "#!/bin/sh\n", 0o755)
+    w.kubeconfig("command: aws\n", "command: /usr/local/bin/aws-iam-authenticator\n")
+    for unit in ("nodeadm-config.service", "nodeadm-boot-hook.service", "cloud-init-local.service", "cloud-init.service",
+                 "cloud-config.service", "cloud-final.service"):
+        w.unit(unit, load="not-found")
+    w.api.node_name, w.api.provider_id = name, config["providerID"]
+    return w.imds_drop()
+
+
+@scenario("join/hybrid-node", "healthy", {}, exit=0)
+def _(w):
+    """Nothing of AWS's inside is missed where there is none of it."""
+    hybrid(w)
+
+
+@scenario("join/hybrid-node-young", ("healthy", "starting"), {}, exit=0, world={"uptime": 700})
+def _(w):
+    hybrid(w)
+
+
+@daemon("join/hybrid-node-runs")
+def _(w):
+    hybrid(w)
+    d = quick(w)
+    d.wait_state("healthy", timeout=40)
+    seq = d.status()["seq"]
+    d.wait("many passes", lambda: d.status()["seq"] > seq + 20, timeout=40)
+    s = d.status()
+    assert s["verdict"]["state"] == "healthy" and s["verdict"]["deadline_s"] is None and not alarms(d), (
+        s["verdict"], alarms(d))
+
+
+def bottlerocket(w):
+    """Bottlerocket (facts 2.9): paths of its own, no nodeadm, no unit that AL2023 has but kubelet and containerd."""
+    t = w.tree
+    t.write("etc/os-release", 'NAME=Bottlerocket\nID=bottlerocket\nVERSION_ID=1.39.0\n')
+    kubelet = json.loads(t.read("etc/kubernetes/kubelet/config.json"))
+    kubeconfig = t.read("var/lib/kubelet/kubeconfig")
+    for gone in ("etc/eks", "var/lib/kubelet/kubeconfig", "run/nodeadm", "etc/kubernetes/kubelet"):
+        if t.exists(gone):
+            t.take(gone)
+    kubelet["resolvConf"] = "/run/netdog/resolv.conf"
+    t.write("run/netdog/resolv.conf", t.read("etc/resolv.conf"))
+    t.write("etc/kubernetes/kubelet/config", json.dumps(kubelet))       # YAML, of which JSON is a part
+    t.write("etc/kubernetes/kubelet/kubeconfig", kubeconfig)
+    t.write("etc/kubernetes/kubelet/env", "NODE_IP=%s\n" % w.enis[0].ipv4)
+    t.write("usr/share/eks/eni-max-pods", "m5.large 29\n")
+    for unit in list(w.systemd.units):
+        if unit.startswith(("nodeadm", "cloud-", "udev-net-manager", "sshd", "amazon-ssm")):
+            w.unit(unit, load="not-found")
+    w.user_data('[settings.kubernetes]\ncluster-name = "%s"\napi-server = "https://%s"\nbootstrap-token = "%s"\n' % (
+        w.cluster, w.api_host(), metadata.SECRET))
+
+
+def knows_cluster(w, report, fail):
+    if report["node"]["cluster"] != w.cluster or report["verdict"]["stage"] != "ready":
+        fail("cluster %r, stage %s" % (report["node"]["cluster"], report["verdict"]["stage"]))
+    for probe in ("apiserver", "identity"):
+        got = [(p["outcome"], p["detail"]) for p in report["probes"] if p["name"] == probe]
+        if "ok" not in [o for o, _ in got]:
+            fail("%s: %s" % (probe, got))
+
+
+sound("join/bottlerocket", more=knows_cluster, pods=2)(bottlerocket)
+
+
+@broken("join/bottlerocket-ca-empty", "ClusterCaInvalid", subject="/etc/kubernetes/pki/ca.crt")
+def _(w):
+    bottlerocket(w)
+    w.cluster_ca("")
+
+
+# ---- what a healthy node costs others ----
+
+@daemon("join/budgets", enis=2, pods=5)
+def _(w):
+    """At the default intervals, over more than a minute: no call of EC2's API, at most one of STS, one look at the
+    own Node a minute, one CRI Status in 10 s."""
+    d = w.daemon()
+    d.wait_notified("READY=1", timeout=20)
+    d.wait_state("healthy", timeout=60)
+    d.wait("a minute", lambda: time.monotonic() - d.started > 66, timeout=75)
+    took = time.monotonic() - d.started
+    calls = [r for r in w.tls["ec2"].requests if r[1].startswith("POST") or "Action=" in r[1]]
+    assert not calls and not w.tls["ec2"].calls, "EC2 was called: %s" % calls
+    assert w.tls["sts"].signed <= 1, "%d calls of STS" % w.tls["sts"].signed
+    own = [r for r in w.api.requests if "/api/v1/nodes/" in r[1]]
+    assert 1 <= len(own) <= 1 + took // 60 + 1, "%d looks at the Node in %d s" % (len(own), took)
+    late = [r for r in own if r[0] > d.started + 30]
+    assert len(late) <= 1, "%d looks at the Node in the last half minute" % len(late)
+    status = [c for c in w.cri.server.calls if c.endswith("RuntimeService/Status")]
+    assert len(status) <= took / 10 + 2, "%d CRI Status in %d s" % (len(status), took)
+    assert len(w.imds.requests) <= 60 * (1 + took // 60), "%d of metadata" % len(w.imds.requests)
+    assert not alarms(d) and d.status()["verdict"]["state"] == "healthy", alarms(d)
+    assert d.stop() == 0
+
+
+# ---- secrets ----
+
+MARKERS = [x.encode() for x in contract.SECRETS]
+
+
+def search(where, data, bad):
+    data = data.encode() if isinstance(data, str) else data
+    for marker in MARKERS:
+        if marker in data:
+            at = data.index(marker)
+            bad.append("%s: %r" % (where, data[max(0, at - 80):at + 40]))
+
+
+def search_outputs(w, d, bad):
+    """Every file that nodewhy wrote, and all that it said."""
+    for top in ("run/nodewhy", "var/lib/nodewhy"):
+        for where, _, files in os.walk(w.tree.at(top)):
+            for name in files:
+                with open(os.path.join(where, name), "rb") as f:
+                    search(os.path.join(where, name)[len(w.root):], f.read(), bad)
+    for e in d.journal:
+        search("journal", json.dumps(e), bad)
+    search("stderr", d.log, bad)
+
+
+def secrets_of(w, *more):
+    """Each verb's output, as a report that is mailed."""
+    bad = []
+    report, _ = w.check(timeout=60)
+    assert report is not None, w.last_stdout[:200]
+    search("check", w.last_stdout + w.last_stderr, bad)
+    file = os.path.join(w.dir, "capture.json")
+    p = w.run([w.binary(), "capture", file, "--root", w.root], timeout=60)
+    with open(file, "rb") as f:
+        text = f.read()
+    assert text, "no capture: %s" % p.stderr
+    search("capture", text + (p.stdout + p.stderr).encode(), bad)
+    p = w.run([w.binary(), "replay", "--json", file], timeout=60)
+    search("replay", p.stdout + p.stderr, bad)
+    return bad
+
+
+def secret_faults(w, name):
+    if name == "refused":       # STS quotes the request, the session token in it; kubelet logs, the API server says 401
+        w.sts_refuses("SignatureDoesNotMatch", message="The Canonical String for this request should have been 'POST / "
+                      "x-amz-security-token:s3cr3tSessionTokenOfTheWorld ASIAEXAMPLEEXAMPLE12'")
+        w.kubelet_unauthorized()
+        w.api_node(401)
+        w.kubelet_repeats(("E", "exec.go:190", '"Unhandled Error" err="getting credentials: exec: AWS_SECRET_ACCESS_KEY='
+                           's3cr3tAccessKeyOfTheWorld AWS_SESSION_TOKEN=s3cr3tSessionTokenOfTheWorld failed"'), since=60)
+    elif name == "user-data":   # the whole of it is broken, and nodeadm's error quotes some
+        w.user_data_without_config()
+        w.user_data("#!/bin/bash\nexport REGISTRY_PASSWORD=%s\ncurl -H 'Authorization: Bearer %s' https://example.com\n"
+                    % (metadata.SECRET, metadata.SECRET))
+    elif name == "proxy":
+        w.proxy_environment(proxy="http://node:s3cr3tOfTheProxy@10.0.20.20:3128", no_proxy="localhost")
+        w.proxy_status(407)
+    elif name == "malformed":   # sets that cannot be read, with secrets in them
+        w.leaf("meta-data/iam/security-credentials/" + w.role, '{"Code": "Success", "SecretAccessKey": "s3cr3tAccess')
+
+
+for _name in ("sound", "refused", "user-data", "proxy", "malformed"):
+    @daemon("join/secrets-" + _name, uptime=400)
+    def _(w, name=_name):
+        """Markers stand in every secret that a node has: none is in anything that nodewhy says or writes."""
+        secret_faults(w, name)
+        bad = secrets_of(w)
+        d = quick(w)
+        d.wait_status("a verdict", lambda s: s["verdict"]["state"] not in ("starting", "blind") or s["seq"] > 15, timeout=60)
+        seq = d.status()["seq"]
+        d.wait("more passes", lambda: d.status()["seq"] > seq + 3, timeout=40)
+        search_outputs(w, d, bad)
+        assert d.stop() == 0
+        search_outputs(w, d, bad)
+        assert not bad, "; ".join(bad[:5])
+
+
+# ---- proxies ----
+
+@never_joined("proxy-answers-407", "ProxyMisconfigured", {"ProxyMisconfigured": None, "BootstrapFailed": ANY,
+                                                          "KubeletInactive": ANY}, "bootstrapping", "407")
+def _(w):
+    w.proxy_environment(proxy="http://10.0.20.20:3128")
+    w.proxy_status(407)
+    w.nodeadm_failed('operation error EC2: DescribeInstances, exceeded maximum number of attempts, 3, https response error '
+                     'StatusCode: 0, RequestID: , request send failed, Post "https://%s/": Proxy Authentication Required'
+                     % w.host("ec2"))

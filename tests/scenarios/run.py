@@ -78,7 +78,7 @@ def judge(s, w, report, code):
             continue
         if f["code"] not in s.maybe:
             bad.append("%s (%s) should not be there: %s" % (f["code"], f["subject"], f["summary"]))
-        elif f["because"] != s.maybe[f["code"]]:
+        elif f["because"] != s.maybe[f["code"]] and (s.maybe[f["code"]] != table.ANY or f["because"] is None):
             bad.append("%s is because of %s, not %s" % (f["code"], f["because"], s.maybe[f["code"]]))
     for n in s.notices:
         if not any(f["code"] == n and f["severity"] == "notice" for f in findings):

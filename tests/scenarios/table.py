@@ -7,7 +7,7 @@ scenarios = []
 
 class Scenario:
     """world: options of World. codes: the exact set of findings that are no notices, code -> the
-    code it is because of, None for a root, or ANY. maybe: findings that may be there as well. one_of:
+    code it is because of, None for a root, or ANY. maybe: findings that may be there as well, with the same right side. one_of:
     alternatives to a code where the contract leaves the choice. notices: notices that must be there.
     subject: text in the root's subject, or a tuple of alternatives. exit: code, or a tuple. more(w,
     report, fail): what else to look at. env: environment of nodewhy. within: seconds for `check`."""

@@ -75,6 +75,22 @@ static void test_config(struct run *r)
 {
 	const struct observation *o;
 
+	/* nothing is scheduled to a node that is not set up, and a while passes until it is */
+	r->node.ec2 = EC2_YES;
+	r->now = 900 * USEC_PER_SEC;
+	ok(says(r, CODE_NONE, CODE_NONE, CODE_NONE));
+	ok(fake_find(r, "config", "")->outcome == OUTCOME_SKIPPED);
+	r->node.kubeconfig_present = true;
+	r->node.registered = NO;
+	ok(says(r, CODE_NONE, CODE_NONE, CODE_NONE));
+	r->node.registered = CANNOT_TELL;
+	r->now += 299 * USEC_PER_SEC;
+	ok(says(r, CODE_NONE, CODE_NONE, CODE_NONE));
+	r->node.registered = YES;
+	r->node.registered_at = r->now;
+	r->now += 2 * USEC_PER_SEC;
+	ok(says(r, CODE_NONE, CODE_NONE, CODE_NONE));
+	r->now += 298 * USEC_PER_SEC;
 	ok(says(r, CODE_CniConfigMissing, CODE_NONE,
 	        CODE_NONE)); /* a directory that is not there */
 	put(CONFLIST, aws, 0644);
