@@ -117,13 +117,20 @@ static int error_of(const struct nlmsghdr *nlh)
 	return e->error == -ENOENT ? -EOPNOTSUPP : e->error;
 }
 
+/* As in netlink.c: mnl_nlmsg_ok() takes a length above INT_MAX for good. */
+static bool is_whole(const struct nlmsghdr *m, int left)
+{
+	return left >= (int) sizeof(*m) && m->nlmsg_len >= sizeof(*m) &&
+	       m->nlmsg_len <= (uint32_t) left && MNL_ALIGN(m->nlmsg_len) <= (uint32_t) left;
+}
+
 int sockdiag_parse(struct tcp_sockets *to, const void *buffer, size_t len,
                    const struct address *address, uint16_t port)
 {
 	const struct nlmsghdr *nlh = buffer;
 	int left = len > INT32_MAX ? 0 : (int) len, r;
 
-	for (; mnl_nlmsg_ok(nlh, left); nlh = mnl_nlmsg_next(nlh, &left)) {
+	for (; is_whole(nlh, left); nlh = mnl_nlmsg_next(nlh, &left)) {
 		if (nlh->nlmsg_flags & NLM_F_DUMP_INTR)
 			to->more = true;
 		if (nlh->nlmsg_type == NLMSG_DONE)
