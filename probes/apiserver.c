@@ -66,6 +66,7 @@ struct state {
 struct memory {
 	unsigned turn; /* which of several addresses comes first */
 	bool answered; /* at the last look by name */
+	bool tried;    /* there was one */
 	bool service_answered;
 };
 
@@ -475,6 +476,7 @@ static void on_through(struct run *r, const struct http_reply *reply, uintptr_t 
 	struct state *s = run_state(r);
 
 	m->answered = reply->status && reply->status < 500;
+	m->tried = true;
 	if (m->answered) {
 		run_witness(r, WITNESS_APISERVER, reply);
 		observe_reply(r, reply, &run_node(r)->proxy.addresses[0]);
@@ -520,6 +522,7 @@ static void on_livez(struct run *r, const struct http_reply *reply, uintptr_t ta
 			return;
 	}
 	m->answered = outcome_of(s, reply) == OUTCOME_OK;
+	m->tried = true;
 	observe_reply(r, reply, address_of(r, tag));
 	if (m->answered) {
 		run_witness(r, WITNESS_APISERVER, reply);
@@ -859,7 +862,7 @@ static void on_service(struct run *r, const struct http_reply *reply, uintptr_t 
 		return;
 	}
 	/* behind that address is the same API server */
-	if (!connected && !m->answered) {
+	if (!connected && m->tried && !m->answered) {
 		observe_reason(r, OUTCOME_UNKNOWN,
 		               "cannot tell: the API server itself does not answer");
 		run_end(r);
@@ -903,9 +906,10 @@ static void on_registered(struct run *r, uintptr_t tag);
 
 static int wait_registered(struct run *r)
 {
+	const struct memory *m = run_memory(r);
 	struct state *s = run_state(r);
 
-	if (run_node(r)->registered != CANNOT_TELL || !run_once(r) ||
+	if ((run_node(r)->registered != CANNOT_TELL && m->tried) || !run_once(r) ||
 	    s->waited >= registered_patience)
 		return look_at_service(r);
 	s->waited += registered_step;

@@ -758,7 +758,7 @@ def _(w):
 @sound("sound/one-address-of-the-api-server-dead", more=seen("apiserver", "ok", "skipped"))
 def _(w):
     """The kubelet goes on to the other address, and so do we."""
-    w._nft(w.aws, "input", "ip daddr 10.0.2.90 tcp dport 443 drop")
+    w._nft(w.aws, "input", "ip daddr 10.0.3.91 tcp dport 443 drop")
 
 
 @sound("sound/kubeconfig-of-al2-not-filled-in", al2=True)
