@@ -24,12 +24,12 @@ def holds(what, bad):
 
 
 def run(w, *options, defaults=False, **more):
-    """The daemon, its looks at endpoints and the API server 3 s apart: at the default 20 s, most of a scenario would be waiting for the
+    """The daemon, its looks at endpoints and the API server some seconds apart: at the default 20 s, most of a scenario would be waiting for the
     first of them. defaults: as it comes."""
     if not defaults:
         conf = os.path.join(w.dir, "quick.conf")
         with open(conf, "w") as f:
-            f.write("[Probe endpoint]\nIntervalSec=3\n[Probe apiserver]\nIntervalSec=3\n")
+            f.write("[Probe endpoint]\nIntervalSec=2\n[Probe apiserver]\nIntervalSec=1\n[Probe subnet]\nIntervalSec=2\n")
         options = ("--config", conf, *options)
     return w.daemon(*options, **more)
 
