@@ -612,7 +612,7 @@ def _(w):
     w.ec2_subnet_free(0, 40)
     conf = os.path.join(w.dir, "watch.conf")
     with open(conf, "w") as f:
-        f.write("[Nodewhy]\nSubnetWatch=yes\n")
+        f.write("[Nodewhy]\nSubnetWatch=yes\n[Probe subnet]\nIntervalSec=5\n")
     d = w.daemon("--config", conf)
     d.wait_notified("READY=1", timeout=20)
     s = d.wait_status("SubnetLow", lambda s: any(f["code"] == "SubnetLow" for f in s["findings"]), timeout=60)
