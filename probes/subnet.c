@@ -16,6 +16,10 @@ static const char no_address[] = "ec2 has no address";
 static const usec_t day = 86400 * USEC_PER_SEC;
 /* An answer is said again so long while nothing asks anew. */
 static const usec_t good_for = 20 * 60 * USEC_PER_SEC;
+/* How often SubnetWatch= asks; a look that came to nothing on this side of EC2 is made again a
+ * minute later, and so is one that a finding asked for, as long as that is not an old story. */
+static const usec_t watch_every = 15 * 60 * USEC_PER_SEC;
+static const usec_t wanted_for = 150 * USEC_PER_SEC;
 /* After RequestLimitExceeded: the API's limits are the account's, and refill in seconds, but who
  * asks together was throttled together. Doubled each time, up to two hours. */
 static const usec_t back_off = 15 * 60 * USEC_PER_SEC;
@@ -32,7 +36,8 @@ struct state {
 };
 
 struct memory {
-	usec_t day_began, answered, held_until;
+	usec_t day_began, answered, held_until, watch_due, wanted_until;
+	enum code wanted; /* asked for this, and EC2 was not called yet */
 	unsigned calls, throttled, turn;
 	char unable[64]; /* why the last call said nothing; "" it did */
 	size_t n;
@@ -258,6 +263,9 @@ static int ask_ec2(struct run *r)
 	};
 
 	m->calls++;
+	m->wanted = CODE_NONE;
+	if (s->question == SUBNETS)
+		m->watch_due = run_now(r) + watch_every;
 	(void) text_format(sigv4, sizeof(sigv4), "aws:amz:%s:ec2", run_node(r)->region);
 	(void) snprintf(s->token_header, sizeof(s->token_header), "X-Amz-Security-Token: %s",
 	                s->credentials.token);
@@ -300,16 +308,35 @@ static bool is_about_type(enum code asked)
 	return asked == CODE_LimitsUnknown || asked == CODE_InstanceTypeUnknown;
 }
 
+/* What there is to ask for now: CODE_NONE and false, nothing. */
+static bool is_wanted(struct run *r, enum code *ret)
+{
+	struct memory *m = run_memory(r);
+
+	*ret = run_asked(r);
+	if (*ret != CODE_NONE) {
+		m->wanted = *ret;
+		m->wanted_until = run_now(r) + wanted_for;
+		return true;
+	}
+	if (m->wanted != CODE_NONE && run_now(r) < m->wanted_until) {
+		*ret = m->wanted;
+		return true;
+	}
+	return run_subnet_watch(r)->on && !run_once(r) && run_now(r) >= m->watch_due;
+}
+
 static int start(struct run *r)
 {
 	const struct node *n = run_node(r);
 	struct state *s = run_state(r);
-	enum code asked = run_asked(r);
+	enum code asked;
+	bool wanted = is_wanted(r, &asked);
 	const char *held;
 	char path[sizeof(roles_path) + sizeof(n->role)];
 
 	s->question = is_about_type(asked) ? TYPE : SUBNETS;
-	if ((asked == CODE_NONE && (!run_subnet_watch(r)->on || run_once(r))) ||
+	if (!wanted ||
 	    (s->question == TYPE && strcmp(n->asked_limits.instance_type, n->instance_type) == 0)) {
 		say_known(r);
 		return 0;
@@ -355,8 +382,8 @@ const struct probe probe_subnet = {
 	.what = "free addresses of the node's subnets, and limits of an unknown instance type, by "
 		"EC2's API: only when a finding asks, or with SubnetWatch=",
 	.layer = LAYER_ADDRESS,
-	.every = 15 * 60 * USEC_PER_SEC,
-	.failing = 15 * 60 * USEC_PER_SEC,
+	.every = 60 * USEC_PER_SEC, /* mostly says again what is known: see is_wanted() */
+	.failing = 60 * USEC_PER_SEC,
 	.retry = 2 * USEC_PER_SEC, /* what EC2 said once is said again, without a call */
 	.timeout = 12 * USEC_PER_SEC,
 	.after = "eni",

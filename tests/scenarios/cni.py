@@ -3,8 +3,13 @@
 code that a probe raises there, and sound nodes at their limits. What is expected comes from the catalogue and the
 contract alone."""
 
+import os
+import re
+import unicodedata
+
 from .checks import network, nothing, outcomes
-from .table import ANY, broken, degraded, sound
+from .daemons import alarms, cleared, raised, start, wait_event
+from .table import ANY, broken, daemon, degraded, sound
 
 M5, FULL = "m5.large", {"enis": 3, "pods": 27}
 
@@ -528,3 +533,135 @@ def _(w):
 
 
 sound("subnet/healthy-node-calls-nothing", enis=2, pods=12, more=no_ec2_call)(nothing)
+
+
+# ---- the daemon: events, bursts, rotation ----
+
+def looks(s, probe, aspect):
+    return [p["outcome"] for p in s["probes"] if p["name"] == probe and p["aspect"] == aspect]
+
+
+@daemon("run/event-pod-rules", enis=2, pods=12)
+def _(w):
+    """Rules lost are seen by the event; the finding is raised and cleared."""
+    d = start(w)
+    undo = w.rules_flushed((512,))
+    wait_event(d, "podnet sees the rules gone", lambda s: looks(s, "podnet", "rules") == ["absent"])
+    d.wait_root("PodRulesMissing", timeout=40)
+    raised(w, d, "PodRulesMissing", severity="degraded")
+    undo()
+    wait_event(d, "podnet sees them back", lambda s: looks(s, "podnet", "rules") == ["ok"])
+    cleared(d, "PodRulesMissing", timeout=40)
+    d.wait_state("healthy", timeout=40)
+
+
+@daemon("run/event-pod-route", pods=4)
+def _(w):
+    d = start(w)
+    undo = w.pod_routes_flushed()
+    wait_event(d, "podnet sees the routes gone", lambda s: looks(s, "podnet", "rules") == ["absent"])
+    undo()
+    wait_event(d, "podnet sees them back", lambda s: looks(s, "podnet", "rules") == ["ok"])
+
+
+@daemon("run/event-eni-link", enis=2, pods=3)
+def _(w):
+    """The link of a secondary ENI goes, metadata lists it on: seen at once, raised when it lasts."""
+    d = start(w)
+    w.eni_link_gone(1)
+    wait_event(d, "eni sees the link gone", lambda s: looks(s, "eni", "link") in (["unknown"], ["absent"]))
+    d.wait_root("EniLinkMissing", timeout=60)
+
+
+@daemon("run/pods-in-a-burst", instance_type="m5.4xlarge", pods=1)
+def _(w):
+    """Many pods at once are some passes, not one a pod."""
+    pods = 28
+    d = start(w)
+    d.wait_status("is calm", lambda s: s["network"]["pod_ips_in_use"] == 1, timeout=20)
+    seq = d.status()["seq"]
+    w.add_pods(pods)
+    s = d.wait_status("all pods", lambda s: s["network"]["pod_ips_in_use"] == pods + 1, timeout=20)
+    assert s["seq"] - seq <= pods // 2, "%d passes for %d pods" % (s["seq"] - seq, pods)
+    d.wait_state("healthy", timeout=20)
+    assert not alarms(d), alarms(d)
+
+
+@daemon("run/ipamd-log-rotated", pods=3)
+def _(w):
+    """The last line of the old file and the first of the new one count together: none is lost between them."""
+    log = w.tree.at("var/log/aws-routed-eni/ipamd.log")
+    d = start(w)
+
+    def refused():
+        w.ipamd_log("error", "Failed to call ec2:CreateNetworkInterface: operation error EC2: CreateNetworkInterface, https "
+                    "response error StatusCode: 403, RequestID: 1, api error UnauthorizedOperation: You are not authorized "
+                    "to perform this operation.")
+        w._host_settle()
+
+    refused()
+    os.rename(log, log.replace("ipamd.log", "ipamd-2026-12-01T00-00-00.000.log"))
+    refused()
+    s = d.wait_root("IpamdUnauthorized", timeout=40)
+    assert "2 times" in s["verdict"]["summary"], s["verdict"]["summary"]
+
+
+@daemon("run/subnet-watch", enis=2, pods=3)
+def _(w):
+    """Where SubnetWatch= is on a low subnet is a notice, by one call; the node stays healthy."""
+    w.ec2_subnet_free(0, 40)
+    conf = os.path.join(w.dir, "watch.conf")
+    with open(conf, "w") as f:
+        f.write("[Nodewhy]\nSubnetWatch=yes\n[Probe subnet]\nIntervalSec=5\n")
+    d = w.daemon("--config", conf)
+    d.wait_notified("READY=1", timeout=20)
+    s = d.wait_status("SubnetLow", lambda s: any(f["code"] == "SubnetLow" for f in s["findings"]), timeout=60)
+    f = next(f for f in s["findings"] if f["code"] == "SubnetLow")
+    assert "40 of 251 addresses free" in f["summary"] and f["severity"] == "notice", f
+    assert [(a, c) for a, _, c in w.ec2.calls] == [("DescribeSubnets", 200)], w.ec2.calls
+    d.wait_state("healthy", timeout=30)
+
+
+@daemon("run/no-call-of-ec2", pods=3)
+def _(w):
+    """The daemon of a healthy node never calls EC2's API, its first looks over."""
+    d = start(w)
+    d.wait_status("every probe has looked", lambda s: looks(s, "subnet", "free") == ["skipped"], timeout=40)
+    assert not w.ec2.calls, w.ec2.calls
+
+
+# ---- the address table of `nodewhy status` ----
+
+def columns(line):
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+
+
+def table_of_status(name, rows, **world):
+    @daemon("run/status-table-" + name, **world)
+    def _(w):
+        d = start(w)
+        p = w.run([w.binary(), "status", "--root", w.root], env={"COLUMNS": "80"})
+        lines = p.stdout.splitlines()
+        assert p.returncode == 0, (p.returncode, p.stdout, p.stderr)
+        wide = [x for x in lines if columns(x) > 80]
+        assert not wide, "over 80 columns: %s" % wide
+        at = [i for i, x in enumerate(lines) if x.startswith("ENIs ")]
+        assert len(at) == 1, p.stdout
+        table = lines[at[0]:]
+        assert len(table) <= 10, "\n".join(table)
+        assert table[0].startswith("ENIs %d" % len(w.enis)), table[0]
+        shown = [x for x in table if re.search(r" (eni-0[0-9a-f]{16}|[0-9a-f:]{17}) ", x)]
+        assert len(shown) == rows, "\n".join(table)
+        assert rows == len(w.enis) or "… and %d more" % (len(w.enis) - rows) in table[-1], table[-1]
+        used = sum(int(x.split()[-1]) for x in shown)
+        assert used == sum(len(e.pods) for e in w.enis), "\n".join(table)
+
+    _.__doc__ = "Ten lines at most, 80 columns, every pod counted."
+
+
+table_of_status("secondary", 3, **FULL)
+table_of_status("prefix", 2, prefix_mode=True, enis=2, pods=40)
+table_of_status("custom-networking", 3, custom_networking=True, enis=3, pods=10)
+table_of_status("ipv6", 1, ipv6=True, pods=14)
+table_of_status("several-cards", 6, instance_type="p5.48xlarge", enis=2, pods=30, cards=32,
+                efa_only=[c for c in range(1, 32) if c % 4])

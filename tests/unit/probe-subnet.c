@@ -169,6 +169,32 @@ static void test_unable(void)
 	unmake(r);
 }
 
+/* What a finding asked for is asked for again soon when metadata had no credentials to spare, and
+ * forgotten when that lasts. */
+static void test_asked_again(void)
+{
+	struct run *r = make();
+
+	world.throttled = true;
+	ok(is(r, OUTCOME_UNKNOWN, CODE_NONE) && world.http_calls == 0);
+	world.asked = CODE_NONE;
+	later(r, 60);
+	ok(is(r, OUTCOME_UNKNOWN, CODE_NONE) && world.imds_calls == 1);
+	world.throttled = false;
+	later(r, 60);
+	ok(is(r, OUTCOME_EXHAUSTED, CODE_SubnetExhausted) && world.http_calls == 1);
+	later(r, 60);
+	ok(is(r, OUTCOME_EXHAUSTED, CODE_SubnetExhausted) && world.http_calls == 0);
+	world.throttled = true;
+	world.asked = CODE_SubnetExhausted;
+	ok(is(r, OUTCOME_UNKNOWN, CODE_NONE));
+	world.throttled = false;
+	world.asked = CODE_NONE;
+	later(r, 180);
+	ok(join_run(r, &tested_subnet) == 0 && world.imds_calls + world.http_calls == 0);
+	unmake(r);
+}
+
 /* The names may resolve no more by the time the credentials are there. */
 static void test_address_lost(void)
 {
@@ -236,12 +262,22 @@ static void test_watch(void)
 	watch.on = true;
 	answer(200, roomy);
 	ok(is(r, OUTCOME_OK, CODE_NONE) && world.http_calls == 1);
+	later(r, 14 * 60 + 59);
+	ok(is(r, OUTCOME_OK, CODE_NONE) && world.http_calls == 0);
+	later(r, 1);
 	answer(200, SUBNET_SET(ITEM("subnet-0a", "10.0.0.0/20", "255")));
 	ok(is(r, OUTCOME_EXHAUSTED, CODE_SubnetLow)); /* under 256 */
+	later(r, 15 * 60);
 	answer(200, SUBNET_SET(ITEM("subnet-0a", "10.0.0.0/20", "818")));
 	ok(is(r, OUTCOME_EXHAUSTED, CODE_SubnetLow)); /* under 20 % of 4091 */
+	/* metadata's budget is spent: again in a minute, not in a quarter of an hour */
+	later(r, 15 * 60);
+	world.throttled = true;
+	ok(is(r, OUTCOME_UNKNOWN, CODE_NONE) && world.http_calls == 0);
+	world.throttled = false;
+	later(r, 60);
 	answer(200, SUBNET_SET(ITEM("subnet-0a", "10.0.0.0/20", "819")));
-	ok(is(r, OUTCOME_OK, CODE_NONE));
+	ok(is(r, OUTCOME_OK, CODE_NONE) && world.http_calls == 1);
 	watch.low_percent = 50;
 	ok(is(r, OUTCOME_EXHAUSTED, CODE_SubnetLow));
 	r->once = true; /* `check` does not watch */
@@ -308,6 +344,7 @@ int main(void)
 {
 	test_asked();
 	test_unable();
+	test_asked_again();
 	test_address_lost();
 	test_throttled();
 	test_budget();
