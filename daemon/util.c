@@ -159,6 +159,59 @@ size_t text_columns(const char *s, size_t len)
 	return used;
 }
 
+/* password=x, DB_PASSWORD_FILE: x. What follows is gone. */
+static void hide_after(char *text, size_t size, const char *name, const char *separators)
+{
+	for (char *at = strcasestr(text, name); at; at = strcasestr(at + 1, name)) {
+		char *end = at + strlen(name);
+
+		while (isalnum((unsigned char) *end) || (*end && strchr("_-\"' ", *end)))
+			end++;
+		if (*end && strchr(separators, *end) && end[1]) {
+			(void) text_format(end + 1, size - (size_t) (end + 1 - text), "…");
+			return;
+		}
+	}
+}
+
+/* Long, and with letters of both cases and digits: a key or a token, no word, name or path. */
+static bool is_random(const char *s, size_t n)
+{
+	bool upper = false, lower = false, number = false;
+
+	for (size_t i = 0; i < n; i++) {
+		upper |= isupper((unsigned char) s[i]) != 0;
+		lower |= islower((unsigned char) s[i]) != 0;
+		number |= isdigit((unsigned char) s[i]) != 0;
+	}
+	return n >= 32 && s[0] != '/' && upper && lower && number;
+}
+
+void text_hide_secrets(char *text, size_t size)
+{
+	static const char *const either[] = {"password", "passwd", "secret", "authorization"};
+	static const char *const assigned[] = {"token", "key", "credential"};
+
+	for (size_t i = 0; i < ELEMENTS(either); i++)
+		hide_after(text, size, either[i], "=:");
+	for (size_t i = 0; i < ELEMENTS(assigned); i++)
+		hide_after(text, size, assigned[i], "=");
+	for (char *at = strstr(text, "://"); at; at = strstr(at + 3, "://")) {
+		char *end = at + 3 + strcspn(at + 3, "@/ \"'");
+
+		if (*end == '@')
+			memset(at + 3, '*', (size_t) (end - at - 3));
+	}
+	for (char *at = text; *at;) {
+		size_t n = strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+		                      "0123456789+/=_");
+
+		if (is_random(at, n))
+			memset(at, '*', n);
+		at += n ? n : 1;
+	}
+}
+
 size_t text_clean(char *dst, size_t size, const void *src, size_t len)
 {
 	const unsigned char *p = src, *end = p + len;

@@ -64,6 +64,11 @@ size_t text_append(char *dst, size_t size, const char *format, ...) _printf_(3, 
  * rest is copied; cut at size with "…". src need not be terminated. Returns the length written. */
 size_t text_clean(char *dst, size_t size, const void *src, size_t len);
 
+/* A line of somebody's log that is to be quoted, in place: scripts print keys, addresses have
+ * passwords in them, SDKs say what they sent. What may be one of these is starred or cut. size is
+ * that of the buffer. */
+void text_hide_secrets(char *text, size_t size);
+
 /* Columns that the text takes on a terminal: two for a wide character, none for one that combines.
  * What is not UTF-8 takes one a byte. */
 size_t text_columns(const char *s, size_t len);

@@ -195,62 +195,6 @@ static void shorten(char *text)
 	cut_out(text, "HostID: ", ", ");
 }
 
-/* password=x, DB_PASSWORD_FILE: x. What follows is gone. */
-static void hide_after(char *text, const char *name, const char *separators)
-{
-	for (char *at = strcasestr(text, name); at; at = strcasestr(at + 1, name)) {
-		char *end = at + strlen(name);
-
-		while (isalnum((unsigned char) *end) || (*end && strchr("_-\"' ", *end)))
-			end++;
-		if (*end && strchr(separators, *end) && end[1]) {
-			(void) text_format(end + 1, LINE_BYTES - (size_t) (end + 1 - text), "…");
-			return;
-		}
-	}
-}
-
-/* Long, and with letters of both cases and digits: a key or a token, no word, name or path. */
-static bool is_random(const char *s, size_t n)
-{
-	bool upper = false, lower = false, number = false;
-
-	for (size_t i = 0; i < n; i++) {
-		upper |= isupper((unsigned char) s[i]) != 0;
-		lower |= islower((unsigned char) s[i]) != 0;
-		number |= isdigit((unsigned char) s[i]) != 0;
-	}
-	return n >= 32 && s[0] != '/' && upper && lower && number;
-}
-
-/* Where a line quotes what may be secret: nodeadm quotes the whole user data when it is no object,
- * scripts print keys, and addresses with passwords. */
-static void hide_secrets(char *text)
-{
-	static const char *const either[] = {"password", "passwd", "secret", "authorization"};
-	static const char *const assigned[] = {"token", "key", "credential"};
-
-	cut_at(text, "is missing in '", "is missing in what it was given");
-	for (size_t i = 0; i < ELEMENTS(either); i++)
-		hide_after(text, either[i], "=:");
-	for (size_t i = 0; i < ELEMENTS(assigned); i++)
-		hide_after(text, assigned[i], "=");
-	for (char *at = strstr(text, "://"); at; at = strstr(at + 3, "://")) {
-		char *end = at + 3 + strcspn(at + 3, "@/ \"'");
-
-		if (*end == '@')
-			memset(at + 3, '*', (size_t) (end - at - 3));
-	}
-	for (char *at = text; *at;) {
-		size_t n = strspn(at, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-		                      "0123456789+/=_");
-
-		if (is_random(at, n))
-			memset(at, '*', n);
-		at += n ? n : 1;
-	}
-}
-
 static void take_retry(struct memory *m, const char *text)
 {
 	static const char mark[] = "retrying request ";
@@ -289,7 +233,9 @@ static void take_line(struct memory *m, const struct journal_entry *e)
 	if (weight == NOTHING || weight < last->weight)
 		return;
 	*last = (struct line){.at = e->at, .weight = weight, .class = class_of(text)};
-	hide_secrets(text);
+	/* nodeadm quotes the whole user data when it is no object */
+	cut_at(text, "is missing in '", "is missing in what it was given");
+	text_hide_secrets(text, sizeof(text));
 	shorten(text);
 	/* its name is said anyway */
 	prefix = strncmp(text, unit_names[u], prefix) == 0 && text[prefix] == ':' ? prefix + 2 : 0;

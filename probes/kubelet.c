@@ -197,7 +197,9 @@ static void copy_error(char dst[static ERROR_MAX], const char *text)
 			p++;
 		plain[n++] = *p;
 	}
-	(void) text_clean(dst, ERROR_MAX, plain, n);
+	plain[n] = 0;
+	text_hide_secrets(plain, sizeof(plain));
+	(void) text_clean(dst, ERROR_MAX, plain, strlen(plain));
 }
 
 /* "3m7.25s" as Go prints a duration, in seconds; 0 when it is none. */

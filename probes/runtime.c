@@ -261,6 +261,7 @@ static void last_reason(char *dst, size_t size, const char *line)
 			from = i + 1;
 	}
 	(void) text_clean(dst, size, error + from, len > from ? len - from : 0);
+	text_hide_secrets(dst, size);
 }
 
 enum line { LINE_OTHER, LINE_PULLED, LINE_FAILED };

@@ -646,7 +646,7 @@ static void test_secrets(void)
 		char text[LINE_BYTES];
 
 		(void) text_format(text, sizeof(text), "%s", rows[i].line);
-		hide_secrets(text);
+		text_hide_secrets(text, sizeof(text));
 		printf("# %s\n", text);
 		ok(!rows[i].secret || !strstr(text, rows[i].secret));
 		ok(strstr(text, rows[i].kept) != NULL);

@@ -176,8 +176,36 @@ static void turned(void)
 	ok(!text_is_clean("\xe2\x81\xa6", 3) && text_is_clean("\xe2\x80\xa6", 3));
 }
 
+static bool hides(const char *text, const char *want)
+{
+	char s[160];
+
+	(void) text_format(s, sizeof(s), "%s", text);
+	text_hide_secrets(s, sizeof(s));
+	if (strcmp(s, want) == 0)
+		return true;
+	printf("# %s\n", s);
+	return false;
+}
+
+static void secrets(void)
+{
+	ok(hides("exec: AWS_SECRET_ACCESS_KEY=abc AWS_SESSION_TOKEN=def",
+	         "exec: AWS_SECRET_ACCESS_KEY=…"));
+	ok(hides("GET /?X-Amz-Credential=A&X-Amz-Signature=f", "GET /?X-Amz-Credential=…"));
+	ok(hides("DB_PASSWORD_FILE: x", "DB_PASSWORD_FILE:…"));
+	ok(hides("dial http://me:pw@proxy:3128/", "dial http://*****@proxy:3128/"));
+	ok(hides("got k8sAws4aHR0cHM6Ly9zdHMuYW1hem9uYXdz",
+	         "got ***********************************"));
+	ok(hides("no basic auth credentials", "no basic auth credentials"));
+	ok(hides("secret \"x\" not found", "secret \"x\" not found"));
+	ok(hides("password=", "password="));
+	ok(hides("", ""));
+}
+
 int main(void)
 {
+	secrets();
 	test_text();
 	test_numbers();
 	test_address();
