@@ -50,7 +50,8 @@ struct state {
 	struct address servers[SERVERS_MAX];
 	size_t n_servers; /* of resolv.conf */
 	struct ask asks[SERVERS_MAX];
-	enum dns_type type; /* asked first */
+	enum dns_type type;    /* asked first */
+	bool compared, others; /* with another name, which they have an answer for */
 	unsigned asking, connecting, tried;
 	bool through;            /* the proxy, at last */
 	struct http_reply alone; /* how it failed without it; of its texts, what it holds itself */
@@ -605,8 +606,8 @@ static void list_servers(const struct state *s, char *dst, size_t size)
 			                           : rcode_text(&s->asks[i].reply, rcode));
 }
 
-/* Whether the nameservers answer for others: that they do for none is theirs, and said by dns. */
-static bool others_resolve(struct run *r)
+/* What the dns probe, which looks every five seconds, has last seen of the nameservers. */
+static bool resolved_lately(struct run *r)
 {
 	const struct endpoint *e = &run_node(r)->endpoints[SERVICE_EC2];
 
@@ -621,7 +622,7 @@ static void observe_unresolvable(struct run *r)
 	char servers[128];
 	struct observation *o;
 
-	if (!a && !others_resolve(r)) {
+	if (!a && !s->others) {
 		observe_reason(r, OUTCOME_UNKNOWN, "cannot tell: no nameserver answers (see dns)");
 		return;
 	}
@@ -653,11 +654,41 @@ static void ask(struct run *r, size_t server, enum dns_type type)
 
 	/* a nameserver that answers for nobody is not waited for: others find that */
 	if (run_dns(r, &s->servers[server], run_node(r)->apiserver.host, type,
-	            others_resolve(r) ? patience : patience / 4, on_answer, server) < 0)
+	            resolved_lately(r) ? patience : patience / 4, on_answer, server) < 0)
 		return;
 	a->asked = true;
 	a->reply = (struct dns_reply){.outcome = OUTCOME_UNKNOWN, .rcode = -1};
 	s->asking++;
+}
+
+static void conclude_names(struct run *r);
+
+static void on_other(struct run *r, const struct dns_reply *reply, uintptr_t tag)
+{
+	struct state *s = run_state(r);
+
+	s->asking--;
+	s->others |= reply->outcome == OUTCOME_OK || reply->outcome == OUTCOME_ABSENT;
+	if (s->asking == 0)
+		conclude_names(r);
+}
+
+/* When no nameserver has a proper answer for this name: has any for another one? That they do for
+ * none is theirs, and said by dns. */
+static bool ask_for_another(struct run *r)
+{
+	const struct endpoint *e = &run_node(r)->endpoints[SERVICE_EC2];
+	struct state *s = run_state(r);
+
+	if (s->compared || deciding(s))
+		return false;
+	s->compared = true;
+	s->others = run_node(r)->ec2 == EC2_NO; /* there is no such name */
+	for (size_t i = 0; i < s->n_servers && e->host[0] && !e->literal; i++)
+		s->asking +=
+			run_dns(r, &s->servers[i], e->host, s->type,
+		                resolved_lately(r) ? patience : patience / 4, on_other, i) == 0;
+	return s->asking > 0;
 }
 
 /* Whether it is this name or this resolver: the VPC's own is asked beside those that failed. */
@@ -665,7 +696,7 @@ static bool ask_vpc_resolver(struct run *r)
 {
 	struct state *s = run_state(r);
 
-	if (s->asks[VPC].asked || (!deciding(s) && !others_resolve(r)))
+	if (s->asks[VPC].asked || (!deciding(s) && !s->others))
 		return false;
 	(void) address_parse(&s->servers[VPC],
 	                     s->type == DNS_AAAA ? "fd00:ec2::253" : "169.254.169.253");
@@ -688,7 +719,7 @@ static void conclude_names(struct run *r)
 		if (connect_first(r) == 0)
 			return;
 		observe_reason(r, OUTCOME_UNKNOWN, "cannot tell: no call could be made");
-	} else if (ask_vpc_resolver(r) || go_through(r)) {
+	} else if (ask_for_another(r) || ask_vpc_resolver(r) || go_through(r)) {
 		return;
 	} else {
 		((struct memory *) run_memory(r))->answered = false;
