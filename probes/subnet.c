@@ -23,6 +23,7 @@ static const usec_t wanted_for = 150 * USEC_PER_SEC;
 /* After RequestLimitExceeded: the API's limits are the account's, and refill in seconds, but who
  * asks together was throttled together. Doubled each time, up to two hours. */
 static const usec_t back_off = 15 * 60 * USEC_PER_SEC;
+static const usec_t patience = 500 * USEC_PER_MSEC, patience_step = 20 * USEC_PER_MSEC;
 enum { BACK_OFF_DOUBLINGS = 3 };
 
 enum question { SUBNETS, TYPE };
@@ -30,6 +31,7 @@ enum question { SUBNETS, TYPE };
 struct state {
 	struct credentials credentials;
 	enum question question;
+	usec_t waited;
 	char role[128];
 	char body[512];
 	char token_header[sizeof(((struct credentials *) 0)->token) + 32];
@@ -323,7 +325,30 @@ static bool is_wanted(struct run *r, enum code *ret)
 		*ret = m->wanted;
 		return true;
 	}
-	return run_subnet_watch(r)->on && !run_once(r) && run_now(r) >= m->watch_due;
+	if (!run_subnet_watch(r)->on)
+		return false;
+	return run_once(r) ? !m->answered : run_now(r) >= m->watch_due;
+}
+
+static int start(struct run *r);
+
+static void on_wait(struct run *r, uintptr_t tag)
+{
+	if (start(r) < 0)
+		cannot_tell(r, "the request cannot be made");
+}
+
+/* A check looks once, and what the question needs is being learnt at the same time. */
+static bool waits(struct run *r)
+{
+	const struct node *n = run_node(r);
+	struct state *s = run_state(r);
+
+	if (!run_once(r) || s->waited >= patience ||
+	    (n->role[0] && n->endpoints[SERVICE_EC2].n > 0 && n->network.n_enis > 0))
+		return false;
+	s->waited += patience_step;
+	return run_timer(r, patience_step, on_wait, 0) == 0;
 }
 
 static int start(struct run *r)
@@ -341,6 +366,8 @@ static int start(struct run *r)
 		say_known(r);
 		return 0;
 	}
+	if (waits(r))
+		return 0;
 	held = held_back(r);
 	if (s->question == SUBNETS && (n->cni.known ? n->cni.ipv6 : n->network.ipv6))
 		end_with(r, OUTCOME_SKIPPED, "pods have IPv6 addresses: a subnet has enough");

@@ -535,6 +535,22 @@ def _(w):
 sound("subnet/healthy-node-calls-nothing", enis=2, pods=12, more=no_ec2_call)(nothing)
 
 
+@daemon("subnet/watched-and-low", enis=2, pods=3)
+def _(w):
+    """SubnetWatch=yes: a notice with numbers while few addresses are left, one call of EC2 for it, and no alarm."""
+    w.ec2_subnet_free(0, 41)
+    conf = os.path.join(w.dir, "watch.conf")
+    with open(conf, "w") as f:
+        f.write("[Nodewhy]\nSubnetWatch=yes\n")
+    report, code = w.check("--config", conf)
+    low = [f for f in report["findings"] if f["code"] == "SubnetLow"]
+    assert code == 0 and report["verdict"]["state"] == "healthy", report["verdict"]
+    assert len(low) == 1 and low[0]["severity"] == "notice" and "41 of " in low[0]["summary"], low
+    assert low[0]["evidence"]["free"] == 41 and low[0]["subject"] == w.enis[0].subnet_id, low
+    calls = [x for x in w.tls["ec2"].requests if "DescribeSubnets" in x[1]]
+    assert len(calls) == 1, calls
+
+
 # ---- the daemon: events, bursts, rotation ----
 
 def looks(s, probe, aspect):
