@@ -354,7 +354,8 @@ static int start(struct run *r)
 		cannot_tell(r, "the node's own ids are not known");
 	else {
 		(void) text_format(path, sizeof(path), "%s%s", roles_path, n->role);
-		return run_imds(r, path, SET_BODY_MAX, !run_once(r), on_set, 0);
+		/* one request in ten minutes at most: it need not wait for the others */
+		return run_imds(r, path, SET_BODY_MAX, false, on_set, 0);
 	}
 	return 0;
 }
