@@ -15,14 +15,14 @@ static const char roles_path[] = "/latest/meta-data/iam/security-credentials/";
 static const char no_address[] = "ec2 has no address";
 static const usec_t day = 86400 * USEC_PER_SEC;
 /* An answer is said again so long while nothing asks anew. */
-static const usec_t good_for = 20 * 60 * USEC_PER_SEC;
+static const usec_t good_for = 1200 * USEC_PER_SEC;
 /* How often SubnetWatch= asks; a look that came to nothing on this side of EC2 is made again a
  * minute later, and so is one that a finding asked for, as long as that is not an old story. */
-static const usec_t watch_every = 15 * 60 * USEC_PER_SEC;
+static const usec_t watch_every = 900 * USEC_PER_SEC;
 static const usec_t wanted_for = 150 * USEC_PER_SEC;
 /* After RequestLimitExceeded: the API's limits are the account's, and refill in seconds, but who
  * asks together was throttled together. Doubled each time, up to two hours. */
-static const usec_t back_off = 15 * 60 * USEC_PER_SEC;
+static const usec_t back_off = 900 * USEC_PER_SEC;
 enum { BACK_OFF_DOUBLINGS = 3 };
 
 enum question { SUBNETS, TYPE };
