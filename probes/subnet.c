@@ -391,7 +391,7 @@ const struct probe probe_subnet = {
 	.asked_by = {CODE_SubnetExhausted, CODE_SubnetFragmented, CODE_EniLimitReached,
                      CODE_AddressLimitReached, CODE_MaxPodsExceedsCapacity,
                      CODE_InstanceTypeUnknown, CODE_LimitsUnknown, CODE_NONE},
-	.ask_every = 10 * 60 * USEC_PER_SEC,
+	.ask_every = 600 * USEC_PER_SEC,
 	.spread = true, /* a full subnet is full for all nodes in it */
 	.state_size = sizeof(struct state),
 	.memory_size = sizeof(struct memory),
