@@ -354,7 +354,7 @@ static void *realloc_wiped(void *p, size_t size)
 
 	if (p && size && size <= had && size > had / 2)
 		return p;
-	n = malloc(size);
+	n = malloc(size ? size : 1);
 	if (!n)
 		return NULL;
 	if (p)

@@ -623,6 +623,15 @@ static const char *cancelled(struct run *r, enum trouble_kind k)
 	return NULL;
 }
 
+/* By the tables, which do not have to wait for the limits probe's look. */
+static bool has_known_limits(const struct node *n)
+{
+	struct limits l;
+
+	return n->network.enis_max > 0 ||
+	       (n->instance_type[0] && limits_lookup(n->instance_type, &l, NULL) == 0);
+}
+
 /* One line may be chance where the same is tried again all the time. */
 static bool is_enough(struct run *r, enum trouble_kind k)
 {
@@ -634,7 +643,7 @@ static bool is_enough(struct run *r, enum trouble_kind k)
 	if (k == AGENT)
 		return t->seen > 2 && t->last - t->first >= MINUTE;
 	if (k == LIMIT) /* where the type is known, its numbers decide */
-		return run_node(r)->network.enis_max <= 0 && m->troubles[REFUSED].last &&
+		return !has_known_limits(run_node(r)) && m->troubles[REFUSED].last &&
 		       !cancelled(r, REFUSED);
 	return true;
 }

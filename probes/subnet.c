@@ -15,14 +15,14 @@ static const char roles_path[] = "/latest/meta-data/iam/security-credentials/";
 static const char no_address[] = "ec2 has no address";
 static const usec_t day = 86400 * USEC_PER_SEC;
 /* An answer is said again so long while nothing asks anew. */
-static const usec_t good_for = 20 * 60 * USEC_PER_SEC;
+static const usec_t good_for = 1200 * USEC_PER_SEC;
 /* How often SubnetWatch= asks; a look that came to nothing on this side of EC2 is made again a
  * minute later, and so is one that a finding asked for, as long as that is not an old story. */
-static const usec_t watch_every = 15 * 60 * USEC_PER_SEC;
+static const usec_t watch_every = 900 * USEC_PER_SEC;
 static const usec_t wanted_for = 150 * USEC_PER_SEC;
 /* After RequestLimitExceeded: the API's limits are the account's, and refill in seconds, but who
  * asks together was throttled together. Doubled each time, up to two hours. */
-static const usec_t back_off = 15 * 60 * USEC_PER_SEC;
+static const usec_t back_off = 900 * USEC_PER_SEC;
 static const usec_t patience = 500 * USEC_PER_MSEC, patience_step = 20 * USEC_PER_MSEC;
 enum { BACK_OFF_DOUBLINGS = 3 };
 
@@ -381,7 +381,8 @@ static int start(struct run *r)
 		cannot_tell(r, "the node's own ids are not known");
 	else {
 		(void) text_format(path, sizeof(path), "%s%s", roles_path, n->role);
-		return run_imds(r, path, SET_BODY_MAX, !run_once(r), on_set, 0);
+		/* one request in ten minutes at most: it need not wait for the others */
+		return run_imds(r, path, SET_BODY_MAX, false, on_set, 0);
 	}
 	return 0;
 }
@@ -417,7 +418,7 @@ const struct probe probe_subnet = {
 	.asked_by = {CODE_SubnetExhausted, CODE_SubnetFragmented, CODE_EniLimitReached,
                      CODE_AddressLimitReached, CODE_MaxPodsExceedsCapacity,
                      CODE_InstanceTypeUnknown, CODE_LimitsUnknown, CODE_NONE},
-	.ask_every = 10 * 60 * USEC_PER_SEC,
+	.ask_every = 600 * USEC_PER_SEC,
 	.spread = true, /* a full subnet is full for all nodes in it */
 	.state_size = sizeof(struct state),
 	.memory_size = sizeof(struct memory),

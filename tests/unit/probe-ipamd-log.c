@@ -532,6 +532,10 @@ static void test_refused(void)
 	ok(r->node.network.pod_refused_at == r->now - 19 * USEC_PER_SEC);
 	r->node.network.enis_max = -1;
 	ok(finds(r, CODE_EniLimitReached, "limit of ENIs"));
+	/* the limits probe has not looked yet, and the tables have the type */
+	(void) text_format(r->node.instance_type, sizeof(r->node.instance_type), "m5.large");
+	ok(finds(r, CODE_NONE, NULL));
+	r->node.instance_type[0] = 0;
 	later(r, 290);
 	log_in("debug", 0, "Skipping ENI allocation as the max ENI limit is already reached");
 	ok(finds(r, CODE_NONE, NULL)); /* full, and nobody asks */
