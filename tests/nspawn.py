@@ -144,7 +144,7 @@ def run(work, world, scripts, prepare="", wants="", files=None, meanwhile=lambda
     """Boots once for each script, which runs when basic.target is reached. $m of `prepare` is the container's root;
     `files` (name: text) are put into /out."""
     results = Results(os.path.join(work, "out"))
-    os.makedirs(results.out)
+    os.makedirs(results.out, exist_ok=True)
     # as they are before the simulated node's are laid over them
     os.makedirs(work + "/original")
     for name in ("passwd", "group", "nsswitch.conf"):
