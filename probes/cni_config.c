@@ -492,8 +492,10 @@ static const char *why_awaited(struct run *r)
 		return NULL;
 	if (has_not_joined(r)) {
 		m->unjoined_at = now;
-		return "the node has not joined yet";
+		return run_uptime(r) < AWAITED ? NULL : "the node has not joined yet";
 	}
+	if (run_uptime(r) < AWAITED) /* the probe's own grace */
+		return NULL;
 	if (m->unjoined_at && now - m->unjoined_at < AWAITED)
 		return "the node has not joined for long";
 	if (n->registered == YES && n->registered_at && now - n->registered_at < AWAITED)
