@@ -2,7 +2,7 @@
 """Scenarios of `nodewhy check`: the role and its credentials, the clock, and whom the cluster takes the node for."""
 
 from .checks import says
-from .table import broken, degraded, sound
+from .table import broken, degraded, scenario, sound
 
 
 def look(report, name, aspect=""):
@@ -121,7 +121,7 @@ def _(w):
     w.api_node_renamed("")
 
 
-@sound("identity/not-registered-yet", uptime=200.0)
+@scenario("identity/not-registered-yet", "starting", {}, exit=0, world={"uptime": 200.0})
 def _(w):
     w.api_node(404)
 
