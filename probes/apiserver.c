@@ -68,6 +68,7 @@ struct memory {
 	unsigned turn; /* which of several addresses comes first */
 	bool answered; /* at the last look by name */
 	bool tried;    /* there was one */
+	bool by_proxy; /* and only a proxy led there */
 	bool service_answered;
 };
 
@@ -476,7 +477,7 @@ static void on_through(struct run *r, const struct http_reply *reply, uintptr_t 
 	struct memory *m = run_memory(r);
 	struct state *s = run_state(r);
 
-	m->answered = reply->status && reply->status < 500;
+	m->answered = m->by_proxy = reply->status && reply->status < 500;
 	m->tried = true;
 	if (m->answered) {
 		run_witness(r, WITNESS_APISERVER, reply);
@@ -523,6 +524,7 @@ static void on_livez(struct run *r, const struct http_reply *reply, uintptr_t ta
 			return;
 	}
 	m->answered = outcome_of(s, reply) == OUTCOME_OK;
+	m->by_proxy = false;
 	m->tried = true;
 	observe_reply(r, reply, address_of(r, tag));
 	if (m->answered) {
@@ -893,9 +895,10 @@ static void on_service(struct run *r, const struct http_reply *reply, uintptr_t 
 		return;
 	}
 	/* behind that address is the same API server */
-	if (!connected && m->tried && !m->answered) {
+	if (!connected && (m->by_proxy || (!m->answered && (m->tried || run_once(r))))) {
 		observe_reason(r, OUTCOME_UNKNOWN,
-		               "cannot tell: the API server itself does not answer");
+		               m->by_proxy ? "cannot tell: only the proxy leads to the API server"
+		                           : "cannot tell: the API server itself does not answer");
 		run_end(r);
 		return;
 	}

@@ -961,7 +961,7 @@ def _(w):
 
 
 @broken("two/loopback-down-and-stub", "LoopbackDown", {
-    "LoopbackDown": None, "ResolverStubDead": "LoopbackDown", "KubeletUnhealthy": "LoopbackDown"},
+    "LoopbackDown": None, "ResolverStubDead": "LoopbackDown", "KubeletUnhealthy": "ResolverStubDead"},
     world={"stub": "alive"})
 def _(w):
     """One fault, three symptoms: the stub and kubelet are alive, and cannot be reached."""
