@@ -23,11 +23,11 @@ LIMIT = 64 << 20
 COMMON = """#!/bin/sh
 exec >>/out/log 2>&1
 until_() { # COMMAND...: waits for it, for 30 s
-	for i in $(seq 300); do "$@" && return; sleep 0.1; done
+	for i in $(seq 300); do "$@" 2>/dev/null && return; sleep 0.1; done
 	echo "in vain: $*"
 	return 1
 }
-found() { grep -q '"code": *"CODE"' /run/nodewhy/status.json 2>/dev/null; }
+found() { grep -q '"code": *"CODE"' /run/nodewhy/status.json; }
 none() { grep -q '"findings": *\\[\\]' /run/nodewhy/status.json; }
 changed() { ! cmp -s /run/nodewhy/status.json "$1"; }
 up() { systemctl is-active -q nodewhy; }
