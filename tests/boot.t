@@ -65,9 +65,8 @@ mkdir -p /run/systemd/system/nodewhy.service.d
 printf '[Service]\\nWatchdogSec=1\\nRestartSec=100ms\\n' >/run/systemd/system/nodewhy.service.d/quick.conf
 systemctl daemon-reload
 systemctl restart nodewhy
-hung=$(pid)
-kill -STOP $hung
-back() { up && [ "$(pid)" != $hung ]; }
+kill -STOP $(pid)
+back() { [ "$(systemctl show nodewhy -p NRestarts --value)" -ge 1 ] && up; }
 until_ back
 systemctl show nodewhy -p NRestarts --value >/out/restarts
 journalctl -u nodewhy --no-pager -o cat | grep 'Watchdog timeout' >/out/watchdog
