@@ -50,7 +50,7 @@ HEADS := $(wildcard daemon/*.h probes/*.h tests/*.h)
 SHELL_FILES := .ci/run packaging/deps.sh packaging/version packaging/build packaging/npd/nodewhy-condition \
                $(wildcard tests/*.sh) $(shell grep -lE '^\#!/bin/(ba)?sh' tests/*.t tests/scenarios/* 2>/dev/null)
 PYTHON_FILES := $(shell grep -rlE '^\#!.*python3' --exclude-dir=__pycache__ packaging tests 2>/dev/null) \
-                $(wildcard tests/world/*.py tests/scenarios/*.py)
+                $(wildcard tests/*.py tests/world/*.py tests/scenarios/*.py)
 obj    = $(patsubst %.c,$(B)/%.o,$(1))
 bin    = $(patsubst %.c,$(B)/%,$(1))
 SLOW   := tests/packages.t tests/boot.t

@@ -23,11 +23,11 @@ LIMIT = 64 << 20
 COMMON = """#!/bin/sh
 exec >>/out/log 2>&1
 until_() { # COMMAND...: waits for it, for 30 s
-	for i in $(seq 300); do "$@" && return; sleep 0.1; done
+	for i in $(seq 300); do "$@" 2>/dev/null && return; sleep 0.1; done
 	echo "in vain: $*"
 	return 1
 }
-found() { grep -q '"code": *"CODE"' /run/nodewhy/status.json 2>/dev/null; }
+found() { grep -q '"code": *"CODE"' /run/nodewhy/status.json; }
 none() { grep -q '"findings": *\\[\\]' /run/nodewhy/status.json; }
 changed() { ! cmp -s /run/nodewhy/status.json "$1"; }
 up() { systemctl is-active -q nodewhy; }
@@ -65,9 +65,8 @@ mkdir -p /run/systemd/system/nodewhy.service.d
 printf '[Service]\\nWatchdogSec=1\\nRestartSec=100ms\\n' >/run/systemd/system/nodewhy.service.d/quick.conf
 systemctl daemon-reload
 systemctl restart nodewhy
-hung=$(pid)
-kill -STOP $hung
-back() { up && [ "$(pid)" != $hung ]; }
+kill -STOP $(pid)
+back() { [ "$(systemctl show nodewhy -p NRestarts --value)" -ge 1 ] && up; }
 until_ back
 systemctl show nodewhy -p NRestarts --value >/out/restarts
 journalctl -u nodewhy --no-pager -o cat | grep 'Watchdog timeout' >/out/watchdog

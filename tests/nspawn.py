@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real systemd in a container on the simulated node's network. Its file system is this machine's own root with a
-throw-away layer on top; what it leaves in /out is judged outside.
+"""A real systemd in a container, on the simulated node's network or on none. Its file system is this machine's own root with
+a throw-away layer on top; what it leaves in /out is judged outside.
 
-    work = nspawn.Work(directory)
-    r = nspawn.run(work, world, [SCRIPT], prepare="cp ... $m/")
+    text = nspawn.run(work, world, [SCRIPT], prepare='cp "$work/nodewhy" "$m/usr/bin/"')
+    t.ok(text("active") == "active\n", "it is active", text("log"))
 
 What it cannot show: OOMScoreAdjust= below 0 and control groups of version 2, which need more than the build machine has."""
 import os
@@ -26,14 +26,14 @@ SERVICE = """[Unit]
 After=basic.target
 [Service]
 Type=oneshot
-ExecStart=/bin/sh /run/test.sh
+ExecStart=/bin/bash /run/test.sh
 ExecStopPost=/bin/systemctl poweroff --no-block
 TimeoutStartSec=200
 """
-# $1: work directory, $2: network namespace, $3: number of boots
+# $1: work directory, $2: number of boots, $3: network namespace of the simulated node, if there is one
 OUTSIDE = r"""
 set -e
-work=$1 netns=$2 boots=$3
+work=$1 boots=$2 netns=$3
 mkdir -p /run/systemd
 mount -t tmpfs tmpfs /run/systemd
 mkdir -p "$work/ov"
@@ -44,18 +44,21 @@ m=$work/ov/m
 rm -f "$m/usr/sbin/policy-rc.d" "$m"/etc/systemd/system/*.wants/*
 cp "$work/container-test.target" "$work/container-test.service" "$m/etc/systemd/system/"
 echo 0123456789abcdef0123456789abcdef >"$m/etc/machine-id"
-# The unit that may be installed here is not the node's: the simulated runtime listens at the node's own socket.
-rm -f "$m"/lib/systemd/system/containerd.service
 rm -rf "$m/etc/eks" "$m/etc/cni" "$m/etc/containerd" "$m/etc/kubernetes"
-cp -a "$work/tree/etc/." "$m/etc/" 2>/dev/null || true
-for d in opt var/lib/kubelet; do [ ! -d "$work/tree/$d" ] || { mkdir -p "$m/$d" && cp -a "$work/tree/$d/." "$m/$d/"; }; done
-rm -f "$m/etc/resolv.conf"; cp "$work/tree/etc/resolv.conf" "$m/etc/resolv.conf"
-cp "$work/original/passwd" "$work/original/group" "$work/original/nsswitch.conf" "$m/etc/"
-cat "$work/ca.pem" >>"$m/etc/ssl/certs/ca-certificates.crt"
+net=(--private-network)
+if [ -n "$netns" ]; then
+	net=(--network-namespace-path="/run/netns/$netns" --bind="$work/tree/run/containerd:/run/containerd" --bind="$work/tree/var/run/aws-node:/run/aws-node")
+	# The unit that may be installed here is not the node's: the simulated runtime listens at the node's own socket.
+	rm -f "$m"/lib/systemd/system/containerd.service
+	cp -a "$work/tree/etc/." "$m/etc/" 2>/dev/null || true
+	for d in opt var/lib/kubelet; do [ ! -d "$work/tree/$d" ] || { mkdir -p "$m/$d" && cp -a "$work/tree/$d/." "$m/$d/"; }; done
+	rm -f "$m/etc/resolv.conf"; cp "$work/tree/etc/resolv.conf" "$m/etc/resolv.conf"
+	cp /etc/passwd /etc/group /etc/nsswitch.conf "$m/etc/"
+	cat "$work/ca.pem" >>"$m/etc/ssl/certs/ca-certificates.crt"
+fi
 . "$work/prepare"
 for boot in $(seq "$boots"); do
-	systemd-nspawn --quiet --register=no --keep-unit -D "$m" --network-namespace-path="/run/netns/$netns" --bind="$work/out:/out" \
-		--bind="$work/tree/run/containerd:/run/containerd" --bind="$work/tree/var/run/aws-node:/run/aws-node" --resolv-conf=off \
+	systemd-nspawn --quiet --register=no --keep-unit -D "$m" "${net[@]}" --bind="$work/out:/out" --resolv-conf=off \
 		--console=read-only --kill-signal=SIGRTMIN+3 --capability=all --system-call-filter=bpf /out/init.sh "$boot"
 done
 """
@@ -145,12 +148,9 @@ def run(work, world, scripts, prepare="", wants="", files=None, meanwhile=lambda
     `files` (name: text) are put into /out."""
     results = Results(os.path.join(work, "out"))
     os.makedirs(results.out, exist_ok=True)
-    # as they are before the simulated node's are laid over them
-    os.makedirs(work + "/original")
-    for name in ("passwd", "group", "nsswitch.conf"):
-        shutil.copy("/etc/" + name, work + "/original")
-    os.symlink(world.root, work + "/tree")
-    shutil.copy(world.certs + "/ca.pem", work)
+    if world:
+        os.symlink(world.root, work + "/tree")
+        shutil.copy(world.certs + "/ca.pem", work)
     content = {"out/init.sh": INIT, "prepare": prepare, "container-test.target": TARGET % wants, "container-test.service": SERVICE}
     content |= {f"out/test.{i}": s for i, s in enumerate(scripts, 1)} | {"out/" + name: text for name, text in (files or {}).items()}
     for name, text in content.items():
@@ -166,7 +166,7 @@ def run(work, world, scripts, prepare="", wants="", files=None, meanwhile=lambda
 
     try:
         with open(work + "/console", "wb") as console:
-            p = subprocess.Popen(["unshare", "-m", "--propagation", "private", "bash", "-c", OUTSIDE, "bash", work, world.node.name, str(len(scripts))],
+            p = subprocess.Popen(["unshare", "-m", "--propagation", "private", "bash", "-c", OUTSIDE, "bash", work, str(len(scripts)), world.node.name if world else ""],
                                  preexec_fn=enter, start_new_session=True, stdin=subprocess.DEVNULL, stdout=console, stderr=subprocess.STDOUT)
         end = time.monotonic() + timeout
         try:

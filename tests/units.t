@@ -2,21 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A kubelet.service of this test's own under a real systemd, with a real journald and bus, in a container: what
 `nodewhy check` says of it when it was never started, is masked, ends again and again, hangs, was stopped, runs; and that
-the daemon is woken by a unit that changes. The container is that of sandbox.t."""
-import importlib.machinery
-import importlib.util
+the daemon is woken by a unit that changes."""
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.dont_write_bytecode = True
-LOADER = importlib.machinery.SourceFileLoader("sandbox", os.path.join(HERE, "sandbox.t"))
-sandbox = importlib.util.module_from_spec(importlib.util.spec_from_loader("sandbox", LOADER))
-LOADER.exec_module(sandbox)
+sys.path.insert(0, HERE)
+import nspawn  # noqa: E402
 
 GRACE = 180  # seconds since boot in which kubelet is not accused yet: the container has the machine's uptime
 UNIT = "[Service]\nExecStart=/usr/bin/python3 /out/kubelet.py\nRestart=on-failure\nRestartSec=200ms\n[Unit]\nStartLimitIntervalSec=0\n"
@@ -69,36 +64,14 @@ outcome >/out/outcome-after
 look stopped
 kill $daemon
 """
-OUTSIDE = r"""
-set -e
-work=$1
-mkdir -p /run/systemd
-mount -t tmpfs tmpfs /run/systemd
-mkdir -p "$work/ov"
-mount -t tmpfs -o size=256m tmpfs "$work/ov"
-mkdir "$work/ov/u" "$work/ov/w" "$work/ov/m"
-mount -t overlay overlay -o "lowerdir=/,upperdir=$work/ov/u,workdir=$work/ov/w" "$work/ov/m"
-m=$work/ov/m
-rm -f "$m/usr/sbin/policy-rc.d" "$m"/etc/systemd/system/*.wants/*
-cp "$work/sandbox-test.target" "$work/sandbox-test.service" "$m/etc/systemd/system/"
-cp "$work/kubelet.service" "$m/usr/lib/systemd/system/"
-echo 0123456789abcdef0123456789abcdef >"$m/etc/machine-id"
-rm -rf "$m/etc/eks" "$m/etc/kubernetes" "$m/etc/nodewhy" "$m/var/log/journal" "$m/var/lib/kubelet"
-install -m 755 "$2" "$m/usr/bin/nodewhy"
-exec systemd-nspawn --quiet --register=no --keep-unit -D "$m" --private-network --bind="$work/out:/out" \
-	--resolv-conf=off --console=pipe --kill-signal=SIGRTMIN+3 --capability=all --system-call-filter=bpf /out/init.sh
+PREPARE = r"""
+rm -rf "$m/etc/nodewhy" "$m/var/log/journal" "$m/var/lib/kubelet"
+cp "$work/out/kubelet.service" "$m/usr/lib/systemd/system/"
+install -m 755 "$work/nodewhy" "$m/usr/bin/nodewhy"
 """
-TARGET = "[Unit]\nRequires=basic.target\nWants=sandbox-test.service dbus.socket\nAllowIsolate=yes\n"
 
 
-def judge(t, out):
-    def text(name):
-        try:
-            with open(os.path.join(out, name), errors="replace") as f:
-                return f.read()
-        except OSError:
-            return ""
-
+def judge(t, text):
     def says(state, codes, *words):
         try:
             report = json.loads(text(state + ".json"))
@@ -123,36 +96,22 @@ def judge(t, out):
 
 
 def main():
-    if os.getuid() != 0:
-        return sandbox.skip("needs root")
-    for program in ("systemd-nspawn", "unshare", "bash", "dbus-daemon"):
-        if not shutil.which(program):
-            return sandbox.skip(f"{program} is not installed")
-    if "build/san" in os.environ.get("B", ""):
-        return sandbox.skip("a sanitizer's binary does not find its way into the container")
+    why = nspawn.missing("dbus-daemon")
+    if why:
+        return nspawn.skip(why)
     with open("/proc/uptime") as f:
         if float(f.read().split()[0]) < GRACE + 10:
-            return sandbox.skip("the machine has just booted: kubelet would be in its grace")
-    nodewhy = os.environ.get("NODEWHY", os.path.join(os.path.dirname(HERE), "build/release/nodewhy"))
-    t = sandbox.Tap()
-    sandbox.OUTSIDE = OUTSIDE
+            return nspawn.skip("the machine has just booted: kubelet would be in its grace")
+    t = nspawn.Tap()
     with tempfile.TemporaryDirectory(prefix="nodewhy-units-") as work:
-        out = os.path.join(work, "out")
-        os.makedirs(out)
-        for name, content in (("out/init.sh", sandbox.INIT), ("out/test.sh", INSIDE), ("out/kubelet.py", KUBELET),
-                              ("out/mode", "ok"), ("sandbox-test.target", TARGET), ("sandbox-test.service", sandbox.SERVICE.replace("/bin/sh", "/bin/bash")),
-                              ("kubelet.service", UNIT)):
-            with open(os.path.join(work, name), "w") as f:
-                f.write(content)
-        os.chmod(out + "/init.sh", 0o755)
-        try:
-            r = sandbox.boot(work, nodewhy)
-        except subprocess.TimeoutExpired as e:
-            t.ok(False, "the container ends in time", e.output)
+        shutil.copy(os.environ.get("NODEWHY", os.path.join(os.path.dirname(HERE), "build/release/nodewhy")), work + "/nodewhy")
+        text = nspawn.run(work, None, [INSIDE], prepare=PREPARE, wants="dbus.socket", files={"kubelet.py": KUBELET, "mode": "ok", "kubelet.service": UNIT})
+        if not text.ended:
+            t.ok(False, "the container ends in time", text("log"), text.console[-4000:])
+        elif text.code and not text.has("bus"):
+            return nspawn.skip(f"systemd-nspawn does not work here: {text.console.strip()[-300:]!r}")
         else:
-            if r.returncode and not os.path.exists(out + "/bus"):
-                return sandbox.skip(f"systemd-nspawn does not work here: {r.stdout.strip()[-300:]!r}")
-            judge(t, out)
+            judge(t, text)
     print(f"1..{t.n}")
     return t.failed != 0
 

@@ -8,7 +8,6 @@ import contextlib
 import email
 import errno
 import hashlib
-import importlib.machinery
 import json
 import os
 import re
@@ -23,9 +22,9 @@ import sys
 import tempfile
 import threading
 import time
-import types
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import nspawn  # noqa: E402
 from world import (World, apiserver, cni, control, cri, dbusd, dnsd, faults, grpcd, journal, net, tlsd,  # noqa: E402
                    units)
 from world.daemon import parse_native  # noqa: E402
@@ -719,55 +718,19 @@ $B call $M GetUnitFileState s nope.service >>errors 2>&1
 $B get-property org.freedesktop.systemd1 /org/freedesktop/systemd1/unit/runs_2eservice org.freedesktop.systemd1.Unit Nothing >>errors 2>&1
 echo done >done
 """
-CONTAINER = r"""
-set -e
-work=$1
-mkdir -p /run/systemd
-mount -t tmpfs tmpfs /run/systemd
-mkdir -p "$work/ov"
-mount -t tmpfs -o size=256m tmpfs "$work/ov"
-mkdir "$work/ov/u" "$work/ov/w" "$work/ov/m"
-mount -t overlay overlay -o "lowerdir=/,upperdir=$work/ov/u,workdir=$work/ov/w" "$work/ov/m"
-m=$work/ov/m
-rm -f "$m"/etc/systemd/system/*.wants/*
-cp "$work"/units/* "$m/etc/systemd/system/"
-echo 0123456789abcdef0123456789abcdef >"$m/etc/machine-id"
-exec systemd-nspawn --quiet --register=no --keep-unit -D "$m" --private-network --bind="$work/out:/out" --resolv-conf=off \
-	--console=pipe --kill-signal=SIGRTMIN+3 --capability=all /lib/systemd/systemd --unit=units-test.target
-"""
 
 
 def real_units(work):
     """Boots a systemd that is not ours and lets busctl look at REAL_UNITS; False where that does not work here."""
-    loader = importlib.machinery.SourceFileLoader("sandbox", os.path.join(REPOSITORY, "tests/sandbox.t"))
-    sandbox = types.ModuleType("sandbox")
-    sandbox.__file__ = loader.path
-    loader.exec_module(sandbox)
-    os.makedirs(work + "/units")
-    os.makedirs(work + "/out")
     files = {n: "[Unit]\nDefaultDependencies=no\n[Service]\n%s\n" % text for n, (text, _) in REAL_UNITS.items() if text}
-    files["units-test.target"] = "[Unit]\nRequires=basic.target\nWants=units-test.service\nAllowIsolate=yes\n"
+    os.makedirs(work + "/units/container-test.service.d")
     # Another unit names once and idle, as multi-user.target names nodeadm's: else systemd forgets them.
-    files["units-test.service"] = ("[Unit]\nAfter=basic.target once.service idle.service\nWants=dbus.socket\n[Service]\nType=oneshot\nExecStart=/bin/sh "
-                                   "/out/test.sh\nExecStopPost=/bin/systemctl poweroff --no-block\nTimeoutStartSec=40\n")
+    files["container-test.service.d/names.conf"] = "[Unit]\nAfter=once.service idle.service\n[Service]\nTimeoutStartSec=40\n"
     for n, text in files.items():
         with open(work + "/units/" + n, "w") as f:
             f.write(text)
-    with open(work + "/out/test.sh", "w") as f:
-        f.write(IN_CONTAINER)
-    groups = sandbox.own_groups()
-
-    def enter():
-        for d in groups:
-            with open(d + "/cgroup.procs", "w") as f:
-                f.write(str(os.getpid()))
-
-    try:
-        p = subprocess.run(["unshare", "-m", "--propagation", "private", "bash", "-c", CONTAINER, "bash", work],
-                           preexec_fn=enter, stdin=subprocess.DEVNULL, capture_output=True, timeout=90)
-    finally:
-        sandbox.remove_groups(groups)
-    return os.path.exists(work + "/out/done"), (p.stdout + p.stderr)[-400:]
+    r = nspawn.run(work, None, [IN_CONTAINER], prepare='cp -r "$work"/units/* "$m/etc/systemd/system/"', wants="dbus.socket", timeout=90)
+    return r.has("done"), r.console[-400:]
 
 
 def test_host_units_real():
