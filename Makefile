@@ -54,7 +54,7 @@ PYTHON_FILES := $(shell grep -rlE '^\#!.*python3' --exclude-dir=__pycache__ pack
 obj    = $(patsubst %.c,$(B)/%.o,$(1))
 bin    = $(patsubst %.c,$(B)/%,$(1))
 SLOW   := tests/packages.t tests/boot.t
-CHECKS := $(call bin,$(UNIT) $(FUZZ)) $(filter-out $(SLOW),$(wildcard tests/*.t))
+CHECKS := $(call bin,$(UNIT) $(FUZZ)) $(filter-out $(SLOW) tests/npd.t,$(wildcard tests/*.t))
 WORLD  := $(wildcard tests/world/selftest.py tests/world/sdk.py tests/scenarios/selftest.py tests/scenarios/run.py)
 
 ifneq ($(V),1)
@@ -108,6 +108,9 @@ test: deps-test
 	$(Q)$(MAKE) --no-print-directory test-all
 test-all: build-check
 	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy $(PYTHON) tests/tally $(CHECKS) $(SLOW) $(WORLD); $(GIVE_BACK)
+# Builds node-problem-detector itself first, with Go, which takes minutes: not a part of `make test`.
+test-npd: build-check
+	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy $(PYTHON) tests/tally tests/npd.t; $(GIVE_BACK)
 demo: deps-demo
 	$(Q)$(MAKE) --no-print-directory -j"$$(nproc)" all
 	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy sh tests/demo.sh; $(GIVE_BACK)
@@ -166,7 +169,7 @@ deb rpm:
 clean:
 	rm -rf build
 FORCE:
-.PHONY: all deps build-check check test test-all demo run bench generate lint fuzz install deb rpm clean FORCE
+.PHONY: all deps build-check check test test-all test-npd demo run bench generate lint fuzz install deb rpm clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(patsubst %.c,$(B)/%.d,$(SRC) $(UNIT) $(FUZZ) $(TOOLS) tests/fuzz/replay.c)
