@@ -1275,6 +1275,27 @@ def test_node_network():
         tap.ok(node_state(w)["links"] != before and "02:aa:bb:cc:00:01" in node_state(w)["links"], "mac_policy_persistent()")
 
 
+# Faults that answer signed calls, or that only a whole look of the program shows: each has a scenario of its own, whose
+# verdict would be another one without the fault.
+SCENARIOS_PROVE = ("clock_ahead clock_wrong ec2_denied ec2_subnet_free ec2_throttled endpoint_policy_denies eni_gone "
+                   "eni_unconfigured eni_unmanaged ipamd_identity_silent ipamd_refused_call no_ipv6_address "
+                   "policy_agent_forbidden sts_refuses").split()
+
+
+def in_scenarios():
+    text = ""
+    d = os.path.join(REPOSITORY, "tests", "scenarios")
+    for name in sorted(os.listdir(d)):
+        if name.endswith(".py"):
+            with open(os.path.join(d, name)) as f:
+                text += f.read()
+    for name in SCENARIOS_PROVE:
+        used = re.search(r"\b%s\b" % name, text)
+        tap.ok(bool(used), "a scenario has " + name)
+        if used:
+            tested.add(name)
+
+
 STAND_IN = r"""#!/usr/bin/env python3
 # Says what a daemon says, so that the harness can be looked at without one.
 import array, os, signal, socket, struct, sys, time
@@ -1359,6 +1380,7 @@ def main():
                 w.close()
             shared.clear()
     if len(sys.argv) < 2:
+        in_scenarios()
         tap.equal(sorted(set(faults()) - tested), [], "every fault was proved")
         tap.equal([t.name for t in threading.enumerate() if "Timer" in t.name], [], "no timer is left")
         tap.equal([n for n in net_names() if net.owner(n) == os.getpid()], [], "no namespace is left")
