@@ -5,6 +5,27 @@
  * code raise the latest. */
 enum { MIXED_CONFIRM = 2 };
 
+/* A summary ends as an event of Kubernetes too, and node-problem-detector takes that for a format:
+ * a percent sign, of ours or of a line that is quoted, would eat what follows it. */
+static void spell_percent(char *s, size_t size)
+{
+	char from[SUMMARY_MAX];
+	size_t n;
+
+	if (!strchr(s, '%'))
+		return;
+	(void) text_format(from, sizeof(from), "%s", s);
+	s[0] = 0;
+	for (const char *p = from; *p; p += n) {
+		n = strcspn(p, "%");
+		(void) text_append(s, size, "%.*s", (int) n, p);
+		if (p[n] == '%') {
+			(void) text_append(s, size, "pct");
+			n++;
+		}
+	}
+}
+
 static enum code judge(const struct probe *p, const struct observation *o, struct words *w)
 {
 	enum code code;
@@ -16,6 +37,7 @@ static enum code judge(const struct probe *p, const struct observation *o, struc
 	code = p->judge(o, w);
 	if (code != CODE_NONE && !w->summary[0])
 		(void) text_format(w->summary, sizeof(w->summary), "%s", o->detail);
+	spell_percent(w->summary, sizeof(w->summary));
 	return code;
 }
 

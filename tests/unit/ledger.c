@@ -13,6 +13,16 @@ static enum code judge(const struct observation *o, struct words *w)
 	                                       : CODE_ImdsSlow;
 }
 
+static enum code judge_percent(const struct observation *o, struct words *w)
+{
+	memset(w->summary, '%', sizeof(w->summary) - 1);
+	w->summary[sizeof(w->summary) - 1] = 0;
+	if (o->outcome == OUTCOME_SLOW)
+		(void) text_format(w->summary, sizeof(w->summary), "%s", "90% of it, 5%d %s%");
+	return CODE_ImdsSlow;
+}
+
+static const struct probe percent = {.name = "imds", .judge = judge_percent};
 static const struct probe probe = {.name = "imds", .judge = judge};
 static const struct probe graced = {
 	.name = "cni-config", .judge = judge, .grace = 300 * USEC_PER_SEC};
@@ -186,6 +196,19 @@ static void test_full(void)
 	ok(l.n == LEDGER_MAX && l.entries[LEDGER_MAX - 1].fact.code == CODE_ImdsUnreachable);
 }
 
+/* What is said ends as an event of Kubernetes, which is taken for a format. */
+static void test_percent(void)
+{
+	l.n = 0;
+	for (unsigned i = 0; i < CONFIRM_DAEMON; i++)
+		(void) see(&percent, "", OUTCOME_SLOW);
+	ok(strcmp(FACT->summary, "90pct of it, 5pctd pctspct") == 0, "%s", FACT->summary);
+	for (unsigned i = 0; i < CONFIRM_DAEMON; i++)
+		(void) see(&percent, "", OUTCOME_TIMEOUT);
+	ok(!strchr(FACT->summary, '%') && strlen(FACT->summary) < SUMMARY_MAX &&
+	   strncmp(FACT->summary, "pctpct", 6) == 0);
+}
+
 int main(void)
 {
 	test_confirm();
@@ -197,5 +220,6 @@ int main(void)
 	test_doubt();
 	test_expire();
 	test_full();
+	test_percent();
 	return done();
 }
