@@ -134,6 +134,24 @@ typedef void (*run_timer_t)(struct run *r, uintptr_t tag);
 int run_http(struct run *r, const struct http_request *rq, run_http_t done, uintptr_t tag);
 int run_imds(struct run *r, const char *path, size_t body_max, bool spare, run_imds_t done,
              uintptr_t tag);
+/* The credentials of the node's role, from metadata, anew each time. */
+enum credentials_end {
+	CREDENTIALS_HERE,
+	CREDENTIALS_NONE,      /* no role, no set, or not a whole one */
+	CREDENTIALS_DISABLED,  /* AWS_EC2_METADATA_DISABLED */
+	CREDENTIALS_HELD_BACK, /* our own budget of requests */
+	CREDENTIALS_SILENT,
+	CREDENTIALS_FAILED, /* we did */
+};
+typedef void (*run_credentials_t)(struct run *r, enum credentials_end end,
+                                  const struct credentials *c);
+/* Lives in run_state(), and is wiped with it. The role is filled in whatever the end. */
+struct credentials_query {
+	struct credentials credentials;
+	run_credentials_t done;
+};
+int run_credentials(struct run *r, struct credentials_query *q, run_credentials_t done);
+const char *credentials_end_text(enum credentials_end e); /* for an observation's detail */
 bool run_imds_endpoint(const struct run *r, int family, struct address *ret, uint16_t *ret_port);
 int run_dns(struct run *r, const struct address *server, const char *name, enum dns_type type,
             usec_t timeout, run_dns_t done, uintptr_t tag);

@@ -7,9 +7,8 @@
 
 #include "probe.h"
 
-enum { NODE_BODY_MAX = 2 * 1024 * 1024, SET_BODY_MAX = 16384, ENVIRONMENT_MAX = 65536 };
+enum { NODE_BODY_MAX = 2 * 1024 * 1024, ENVIRONMENT_MAX = 65536 };
 
-static const char roles_path[] = "/latest/meta-data/iam/security-credentials/";
 /* While the node is Ready, the last answer holds for five minutes, less what looks jitter. */
 static const usec_t ready_for = 290 * USEC_PER_SEC;
 /* An answer of STS that is older says nothing of why the API server refuses now. */
@@ -25,11 +24,11 @@ enum { ADDRESS_POLLS = 25 };
 enum { YOUNG_S = 180 };
 
 struct state {
-	struct credentials credentials;
+	struct credentials_query query;
 	char token_header[EKS_TOKEN_MAX + 32];
 	const char *kubeconfig; /* its text; the run's */
 	size_t kubeconfig_len;
-	char node_name[128], role[128];
+	char node_name[128];
 	bool guessed; /* the name is metadata's, not kubelet's own */
 	bool again;   /* asked a second time, for the name that the cluster knows */
 	unsigned polls, address_polls;
@@ -205,8 +204,8 @@ static struct observation *observe(struct run *r, enum outcome outcome, int stat
 
 	observation_number(o, "http_status", status);
 	observation_text(o, "node_name", "%s", s->node_name);
-	if (s->role[0])
-		observation_text(o, "role", "%s", s->role);
+	if (s->query.credentials.role[0])
+		observation_text(o, "role", "%s", s->query.credentials.role);
 	return o;
 }
 
@@ -561,8 +560,8 @@ static int make_token(struct run *r, const struct kubeconfig *k)
 	if (e < 0)
 		return e;
 	memcpy(s->token_header, prefix, sizeof(prefix));
-	return eks_token(k->cluster, host, region, &s->credentials, run_realtime(r) / USEC_PER_SEC,
-	                 s->token_header + sizeof(prefix) - 1);
+	return eks_token(k->cluster, host, region, &s->query.credentials,
+	                 run_realtime(r) / USEC_PER_SEC, s->token_header + sizeof(prefix) - 1);
 }
 
 static int send_with(struct run *r, const struct kubeconfig *k, const char *ca, size_t ca_len)
@@ -623,58 +622,13 @@ static int ask_node(struct run *r)
 	return e < 0 ? e : send_with(r, &k, ca, ca_len);
 }
 
-/* 200; else the run has been ended. */
-static bool is_answered(struct run *r, const struct imds_reply *reply)
+static void on_credentials(struct run *r, enum credentials_end end, const struct credentials *c)
 {
-	if (reply->disabled)
-		end_without(r, OUTCOME_SKIPPED, 0, "AWS_EC2_METADATA_DISABLED is true");
-	else if (reply->throttled)
-		end_without(r, OUTCOME_UNKNOWN, 0,
-		            "cannot tell yet: the budget for metadata is spent");
-	else if (reply->http.outcome != OUTCOME_OK || reply->step != IMDS_GET)
-		end_without(r, OUTCOME_UNKNOWN, 0, "cannot tell: metadata does not answer");
-	else if (reply->http.code != 200)
-		end_without(r, OUTCOME_UNKNOWN, 0, "cannot tell: no credentials");
-	else
-		return true;
-	return false;
-}
-
-static void on_set(struct run *r, const struct imds_reply *reply, uintptr_t tag)
-{
-	struct state *s = run_state(r);
-	struct credentials_said said;
-
-	if (!is_answered(r, reply))
-		return;
-	if (credentials_parse(reply->http.body, reply->http.body_len, &said, &s->credentials) < 0 ||
-	    strcmp(said.code, "Success") != 0 || !said.complete)
-		end_without(r, OUTCOME_UNKNOWN, 0, "cannot tell: no credentials");
+	if (end != CREDENTIALS_HERE)
+		end_without(r, end == CREDENTIALS_DISABLED ? OUTCOME_SKIPPED : OUTCOME_UNKNOWN, 0,
+		            credentials_end_text(end));
 	else if (ask_node(r) < 0)
 		end_without(r, OUTCOME_UNKNOWN, 0, "cannot look: no token or request can be made");
-}
-
-static int ask_set(struct run *r, const char *role)
-{
-	struct state *s = run_state(r);
-	char path[sizeof(roles_path) + sizeof(s->role)];
-
-	(void) text_format(s->role, sizeof(s->role), "%s", role);
-	(void) text_format(path, sizeof(path), "%s%s", roles_path, role);
-	/* not spare: it is asked for so seldom that it need not wait */
-	return run_imds(r, path, SET_BODY_MAX, false, on_set, 0);
-}
-
-static void on_roles(struct run *r, const struct imds_reply *reply, uintptr_t tag)
-{
-	char role[128];
-
-	if (!is_answered(r, reply))
-		return;
-	if (role_parse(reply->http.body, reply->http.body_len, role, sizeof(role)) < 0)
-		end_without(r, OUTCOME_UNKNOWN, 0, "cannot tell: no credentials");
-	else if (ask_set(r, role) < 0)
-		end_without(r, OUTCOME_UNKNOWN, 0, "cannot look: out of memory");
 }
 
 /* The reason for which this kubeconfig is no use, into why; false when it is one. */
@@ -739,10 +693,8 @@ static int begin(struct run *r)
 		end_without(r, OUTCOME_UNKNOWN, 0, "cannot tell: the node's name is not known");
 	else if (!n->metadata_answers)
 		end_without(r, OUTCOME_UNKNOWN, 0, "cannot tell: no credentials");
-	else if (n->role[0])
-		return ask_set(r, n->role);
 	else
-		return run_imds(r, roles_path, SET_BODY_MAX, false, on_roles, 0);
+		return run_credentials(r, &((struct state *) run_state(r))->query, on_credentials);
 	return 0;
 }
 

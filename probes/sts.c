@@ -5,17 +5,15 @@
 
 #include "probe.h"
 
-enum { STS_BODY_MAX = 65536, SET_BODY_MAX = 16384 };
+enum { STS_BODY_MAX = 65536 };
 
-static const char roles_path[] = "/latest/meta-data/iam/security-credentials/";
 static const char query[] = "Action=GetCallerIdentity&Version=2011-06-15";
 /* While nothing asks, a good answer holds this long: less than the interval, whatever jitter. */
 static const usec_t good_for = 840 * USEC_PER_SEC;
 
 struct state {
-	struct credentials credentials;
+	struct credentials_query query;
 	struct address address;
-	char role[128];
 	char token_header[sizeof(((struct credentials *) 0)->token) + 32];
 };
 
@@ -72,7 +70,7 @@ static void add_facts(struct run *r, struct observation *o, const struct http_re
 	const struct state *s = run_state(r);
 	char address[ADDRESS_TEXT_MAX];
 
-	observation_text(o, "role", "%s", s->role);
+	observation_text(o, "role", "%s", s->query.credentials.role);
 	observation_text(o, "address", "%s", address_format(&s->address, address));
 	observation_number(o, "http_status", reply->status);
 }
@@ -142,7 +140,8 @@ static void on_denied_by_policy(struct run *r, const struct http_reply *reply,
 	run_learn(r)->sts_accepts = CANNOT_TELL;
 	run_learn(r)->sts_at = run_now(r);
 	observation_text(o, "error", "%s", e->code);
-	observation_detail(o, "the policy of the VPC endpoint refuses role %s", s->role);
+	observation_detail(o, "the policy of the VPC endpoint refuses role %s",
+	                   s->query.credentials.role);
 	run_end(r);
 }
 
@@ -236,8 +235,8 @@ static int ask_sts(struct run *r)
 		.body = query,
 		.body_len = strlen(query),
 		.sigv4 = sigv4,
-		.key_id = s->credentials.key_id,
-		.secret = s->credentials.secret,
+		.key_id = s->query.credentials.key_id,
+		.secret = s->query.credentials.secret,
 		.ca_file = run_env(r, "AWS_CA_BUNDLE"),
 		.connect_timeout = 1200 * USEC_PER_MSEC,
 		.timeout = 4 * USEC_PER_SEC,
@@ -246,7 +245,7 @@ static int ask_sts(struct run *r)
 
 	(void) text_format(sigv4, sizeof(sigv4), "aws:amz:%s:sts", run_node(r)->region);
 	(void) snprintf(s->token_header, sizeof(s->token_header), "X-Amz-Security-Token: %s",
-	                s->credentials.token);
+	                s->query.credentials.token);
 	s->address = e->addresses[m->turn++ % e->n];
 	rq.address = s->address;
 	return run_http(r, &rq, on_reply, 0);
@@ -257,60 +256,17 @@ static bool has_expired(struct run *r, const struct credentials *c)
 	return c->expires && run_realtime(r) / USEC_PER_SEC >= c->expires;
 }
 
-/* 200; else the run has been ended. */
-static bool is_answered(struct run *r, const struct imds_reply *reply)
+static void on_credentials(struct run *r, enum credentials_end end, const struct credentials *c)
 {
-	if (reply->disabled)
-		end_without(r, OUTCOME_SKIPPED, "AWS_EC2_METADATA_DISABLED is true");
-	else if (reply->throttled)
-		end_without(r, OUTCOME_UNKNOWN,
-		            "cannot tell yet: the budget for metadata is spent");
-	else if (reply->http.outcome != OUTCOME_OK || reply->step != IMDS_GET)
-		end_without(r, OUTCOME_UNKNOWN, "cannot tell: metadata does not answer");
-	else if (reply->http.code != 200)
+	if (end == CREDENTIALS_NONE)
 		end_without(r, OUTCOME_SKIPPED, "no credentials");
-	else
-		return true;
-	return false;
-}
-
-static void on_set(struct run *r, const struct imds_reply *reply, uintptr_t tag)
-{
-	struct state *s = run_state(r);
-	struct credentials_said said;
-
-	if (!is_answered(r, reply))
-		return;
-	if (credentials_parse(reply->http.body, reply->http.body_len, &said, &s->credentials) < 0 ||
-	    strcmp(said.code, "Success") != 0 || !said.complete)
-		end_without(r, OUTCOME_SKIPPED, "no credentials");
-	else if (has_expired(r, &s->credentials))
+	else if (end != CREDENTIALS_HERE)
+		end_without(r, end == CREDENTIALS_DISABLED ? OUTCOME_SKIPPED : OUTCOME_UNKNOWN,
+		            credentials_end_text(end));
+	else if (has_expired(r, c))
 		end_without(r, OUTCOME_SKIPPED, "the credentials have expired");
 	else if (ask_sts(r) < 0)
 		end_without(r, OUTCOME_UNKNOWN, "cannot look: the request cannot be made");
-}
-
-static int ask_set(struct run *r, const char *role)
-{
-	struct state *s = run_state(r);
-	char path[sizeof(roles_path) + sizeof(s->role)];
-
-	(void) text_format(s->role, sizeof(s->role), "%s", role);
-	(void) text_format(path, sizeof(path), "%s%s", roles_path, role);
-	/* not spare: it is asked for so seldom that it need not wait */
-	return run_imds(r, path, SET_BODY_MAX, false, on_set, 0);
-}
-
-static void on_roles(struct run *r, const struct imds_reply *reply, uintptr_t tag)
-{
-	char role[128];
-
-	if (!is_answered(r, reply))
-		return;
-	if (role_parse(reply->http.body, reply->http.body_len, role, sizeof(role)) < 0)
-		end_without(r, OUTCOME_SKIPPED, "no credentials");
-	else if (ask_set(r, role) < 0)
-		end_without(r, OUTCOME_UNKNOWN, "cannot look: out of memory");
 }
 
 static int start(struct run *r)
@@ -331,10 +287,8 @@ static int start(struct run *r)
 		end_without(r, OUTCOME_UNKNOWN, "cannot tell: no credentials");
 	else if (!e->host[0] || e->n == 0 || !n->region[0])
 		end_without(r, OUTCOME_UNKNOWN, "cannot tell: sts has no address");
-	else if (n->role[0])
-		return ask_set(r, n->role);
 	else
-		return run_imds(r, roles_path, SET_BODY_MAX, false, on_roles, 0);
+		return run_credentials(r, &((struct state *) run_state(r))->query, on_credentials);
 	return 0;
 }
 

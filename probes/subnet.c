@@ -7,11 +7,10 @@
 
 #include "probe.h"
 
-enum { ANSWER_MAX = 256 * 1024, SET_BODY_MAX = 16384, SUBNETS_MAX = 8 };
+enum { ANSWER_MAX = 256 * 1024, SUBNETS_MAX = 8 };
 /* With SubnetWatch= on, every 15 minutes is 96 a day; what findings ask comes on top. */
 enum { CALLS_A_DAY = 120 };
 
-static const char roles_path[] = "/latest/meta-data/iam/security-credentials/";
 static const char no_address[] = "ec2 has no address";
 static const usec_t day = 86400 * USEC_PER_SEC;
 /* An answer is said again so long while nothing asks anew. */
@@ -29,10 +28,9 @@ enum { BACK_OFF_DOUBLINGS = 3 };
 enum question { SUBNETS, TYPE };
 
 struct state {
-	struct credentials credentials;
+	struct credentials_query query;
 	enum question question;
 	usec_t waited;
-	char role[128];
 	char body[512];
 	char token_header[sizeof(((struct credentials *) 0)->token) + 32];
 };
@@ -256,8 +254,8 @@ static int ask_ec2(struct run *r)
 		.body = s->body,
 		.body_len = strlen(s->body),
 		.sigv4 = sigv4,
-		.key_id = s->credentials.key_id,
-		.secret = s->credentials.secret,
+		.key_id = s->query.credentials.key_id,
+		.secret = s->query.credentials.secret,
 		.ca_file = run_env(r, "AWS_CA_BUNDLE"),
 		.connect_timeout = 1200 * USEC_PER_MSEC,
 		.timeout = 8 * USEC_PER_SEC,
@@ -270,19 +268,13 @@ static int ask_ec2(struct run *r)
 		m->watch_due = run_now(r) + watch_every;
 	(void) text_format(sigv4, sizeof(sigv4), "aws:amz:%s:ec2", run_node(r)->region);
 	(void) snprintf(s->token_header, sizeof(s->token_header), "X-Amz-Security-Token: %s",
-	                s->credentials.token);
+	                s->query.credentials.token);
 	return run_http(r, &rq, on_reply, 0);
 }
 
-static void on_set(struct run *r, const struct imds_reply *reply, uintptr_t tag)
+static void on_credentials(struct run *r, enum credentials_end end, const struct credentials *c)
 {
-	struct state *s = run_state(r);
-	struct credentials_said said;
-
-	if (reply->disabled || reply->throttled || reply->step != IMDS_GET ||
-	    reply->http.outcome != OUTCOME_OK || reply->http.code != 200 ||
-	    credentials_parse(reply->http.body, reply->http.body_len, &said, &s->credentials) < 0 ||
-	    !said.complete)
+	if (end != CREDENTIALS_HERE)
 		cannot_tell(r, "no credentials from metadata");
 	else if (run_node(r)->endpoints[SERVICE_EC2].n == 0) /* since the run began */
 		cannot_tell(r, no_address);
@@ -358,7 +350,6 @@ static int start(struct run *r)
 	enum code asked;
 	bool wanted = is_wanted(r, &asked);
 	const char *held;
-	char path[sizeof(roles_path) + sizeof(n->role)];
 
 	s->question = is_about_type(asked) ? TYPE : SUBNETS;
 	if (!wanted ||
@@ -379,11 +370,8 @@ static int start(struct run *r)
 		cannot_tell(r, no_address);
 	else if (s->question == SUBNETS ? !name_subnets(r) : !name_type(r))
 		cannot_tell(r, "the node's own ids are not known");
-	else {
-		(void) text_format(path, sizeof(path), "%s%s", roles_path, n->role);
-		/* one request in ten minutes at most: it need not wait for the others */
-		return run_imds(r, path, SET_BODY_MAX, false, on_set, 0);
-	}
+	else
+		return run_credentials(r, &s->query, on_credentials);
 	return 0;
 }
 

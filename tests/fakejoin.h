@@ -3,6 +3,9 @@
 /* What the probes of the join path ask beyond fakerun.h: a wall clock, metadata below any path,
  * HTTP, memory over boots, timers. Include this in place of fakerun.h. */
 
+#define run_credentials      join_credentials
+#define credentials_end_text join_end_text
+
 #include "fakerun.h"
 
 #undef run_imds

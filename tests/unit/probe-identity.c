@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "../fakejoin.h"
 
+#include "../../daemon/run-credentials.c"
+
 #include "../../probes/identity.c"
 
 #include <ftw.h>

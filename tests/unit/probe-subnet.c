@@ -4,6 +4,8 @@
 
 #include "../fakejoin.h"
 
+#include "../../daemon/run-credentials.c"
+
 #include "../../probes/subnet.c"
 
 #include "../tap.h"
@@ -199,18 +201,13 @@ static void test_asked_again(void)
 static void test_address_lost(void)
 {
 	struct run *r = make();
-	struct imds_reply reply = {.step = IMDS_GET};
+	struct credentials c = {0};
 
 	ok(is(r, OUTCOME_EXHAUSTED, CODE_SubnetExhausted));
 	r->ended = false;
 	r->n_seen = 0;
 	r->node.endpoints[SERVICE_EC2].n = 0;
-	reply.http = (struct http_reply){.outcome = OUTCOME_OK,
-	                                 .code = 200,
-	                                 .status = 200,
-	                                 .body = set,
-	                                 .body_len = strlen(set)};
-	on_set(r, &reply, 0);
+	on_credentials(r, CREDENTIALS_HERE, &c);
 	ok(r->ended && details(r, "ec2 has no address"));
 	unmake(r);
 }
