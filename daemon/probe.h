@@ -21,6 +21,7 @@
 #include "ipamd-json.h"
 #include "journal.h"
 #include "kubeconfig.h"
+#include "kubelet-config.h"
 #include "match.h"
 #include "netlink.h"
 #include "node.h"

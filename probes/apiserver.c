@@ -11,7 +11,6 @@
 #include "probe.h"
 
 enum {
-	CONFIG_BYTES = 1 << 20,
 	RESOLV_CONF_MAX = 65536,
 	BODY_MAX = 65536,
 	VPC = RESOLV_SERVERS_MAX, /* index of the VPC's own resolver, asked when the others fail */
@@ -61,7 +60,6 @@ struct state {
 	struct address service;
 	bool guessed; /* the service address */
 	usec_t waited;
-	struct names names;
 };
 
 struct memory {
@@ -806,40 +804,13 @@ static bool service_from_dns(const char *text, struct address *ret)
 }
 
 /* Without clusterDNS, what is known already stays. */
-static bool read_kubelet_config(struct run *r, const char *path)
+static void on_config(const json_t *part, const char *path, void *userdata)
 {
-	struct state *s = run_state(r);
-	const char *text;
-	json_t *root;
-	size_t len;
+	struct state *s = userdata;
 
-	if (run_read(r, path, CONFIG_BYTES, &text, &len) < 0)
-		return false;
-	root = json_loadb(text, len, 0, NULL);
-	if (!root)
-		return false;
 	(void) service_from_dns(
-		json_string_value(json_array_get(json_object_get(root, "clusterDNS"), 0)),
+		json_string_value(json_array_get(json_object_get(part, "clusterDNS"), 0)),
 		&s->service);
-	json_decref(root);
-	return true;
-}
-
-static void read_drop_ins(struct run *r, const char *dir)
-{
-	struct state *s = run_state(r);
-	char path[NAME_BYTES_MAX * 2];
-
-	if (file_list(run_files(r), dir, &s->names) < 0)
-		return;
-	for (size_t i = 0; i < s->names.n; i++) {
-		const char *dot = strrchr(s->names.name[i], '.');
-
-		if (!dot || strcmp(dot, ".conf") != 0)
-			continue;
-		(void) text_format(path, sizeof(path), "%s/%s", dir, s->names.name[i]);
-		(void) read_kubelet_config(r, path);
-	}
 }
 
 /* EKS takes 10.100.0.0/16, in a VPC of 10/8 172.20.0.0/16, unless it was told another range. */
@@ -848,10 +819,7 @@ static void find_service(struct run *r)
 	struct state *s = run_state(r);
 	struct address ten;
 
-	if (read_kubelet_config(r, "/etc/kubernetes/kubelet/config.json"))
-		read_drop_ins(r, "/etc/kubernetes/kubelet/config.json.d");
-	else
-		(void) read_kubelet_config(r, "/etc/kubernetes/kubelet/kubelet-config.json");
+	(void) kubelet_config_read(run_files(r), on_config, s);
 	if (s->service.family)
 		return;
 	s->guessed = true;

@@ -17,7 +17,6 @@
 enum {
 	PROC_BYTES = 64 * 1024,
 	MOUNTS_BYTES = 2 << 20, /* some hundred bytes a mount, some ten mounts a pod */
-	CONFIG_BYTES = 1 << 20,
 	PATH_BYTES = 256,
 
 	/* A third of the time nobody on the node makes progress, and what is available is nothing
@@ -240,31 +239,18 @@ static void take_text(char ret[static 24], const json_t *object, const char *key
 		(void) text_format(ret, 24, "%s", s);
 }
 
-static void read_eviction(struct run *r, struct eviction *e)
+static void on_config(const json_t *part, const char *path, void *userdata)
 {
-	static const char *const files[] = {
-		"/etc/kubernetes/kubelet/config.json",
-		"/etc/kubernetes/kubelet/kubelet-config.json",
-		"/etc/kubernetes/kubelet/config.json.d/40-nodeadm.conf"};
-	const json_t *hard;
-	const char *text;
-	size_t len;
-	json_t *j;
+	const json_t *hard = json_object_get(part, "evictionHard");
+	struct eviction *e = userdata;
 
-	for (size_t i = 0; i < ELEMENTS(files); i++) {
-		if (run_read(r, files[i], CONFIG_BYTES, &text, &len) < 0)
-			continue;
-		j = json_loadb(text, len, 0, NULL);
-		if (j && e->system_reserved != YES)
-			e->system_reserved =
-				json_object_size(json_object_get(j, "systemReserved")) ? YES : NO;
-		hard = json_object_get(j, "evictionHard");
-		e->said = e->said || json_is_object(hard);
-		take_text(e->nodefs, hard, "nodefs.available");
-		take_text(e->inodes, hard, "nodefs.inodesFree");
-		take_text(e->imagefs, hard, "imagefs.available");
-		json_decref(j);
-	}
+	if (e->system_reserved != YES)
+		e->system_reserved =
+			json_object_size(json_object_get(part, "systemReserved")) ? YES : NO;
+	e->said = e->said || json_is_object(hard);
+	take_text(e->nodefs, hard, "nodefs.available");
+	take_text(e->inodes, hard, "nodefs.inodesFree");
+	take_text(e->imagefs, hard, "imagefs.available");
 }
 
 /* "10%" or "500Mi" of a whole. What cannot be read is no line. */
@@ -1091,7 +1077,7 @@ static void look(struct run *r)
 	size_t len;
 
 	take_sample(r, &s->now);
-	read_eviction(r, &s->eviction);
+	(void) kubelet_config_read(run_files(r), on_config, &s->eviction);
 	s->mounts_error = run_read(r, "/proc/1/mountinfo", MOUNTS_BYTES, &s->mounts, &len);
 	look_at_memory(r);
 	look_at_disks(r);

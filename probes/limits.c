@@ -7,7 +7,6 @@
 enum { CONFIG_BYTES = 1 << 20, KUBELET_DEFAULT_MAX_PODS = 110, MAX_PODS_MAX = 1 << 20 };
 
 struct state {
-	struct names names;
 	int max_pods; /* -1: not known */
 	char from[96];
 };
@@ -20,40 +19,13 @@ static void set_max_pods(struct state *s, int64_t n, const char *from)
 	(void) text_format(s->from, sizeof(s->from), "%s", from);
 }
 
-/* True when path is a configuration of kubelet; without maxPods, what is known already stays. */
-static bool read_config(struct run *r, const char *path)
+/* Without maxPods, what is known already stays. */
+static void on_config(const json_t *part, const char *path, void *userdata)
 {
-	const char *text;
-	json_t *root, *n;
-	size_t len;
+	const json_t *n = json_object_get(part, "maxPods");
 
-	if (run_read(r, path, CONFIG_BYTES, &text, &len) < 0)
-		return false;
-	root = json_loadb(text, len, 0, NULL);
-	if (!root)
-		return false;
-	n = json_object_get(root, "maxPods");
 	if (json_is_integer(n))
-		set_max_pods(run_state(r), json_integer_value(n), path);
-	json_decref(root);
-	return true;
-}
-
-static void read_drop_ins(struct run *r, const char *dir)
-{
-	struct state *s = run_state(r);
-	char path[NAME_BYTES_MAX * 2];
-
-	if (file_list(run_files(r), dir, &s->names) < 0)
-		return;
-	for (size_t i = 0; i < s->names.n; i++) {
-		const char *dot = strrchr(s->names.name[i], '.');
-
-		if (!dot || strcmp(dot, ".conf") != 0)
-			continue;
-		(void) text_format(path, sizeof(path), "%s/%s", dir, s->names.name[i]);
-		(void) read_config(r, path);
-	}
+		set_max_pods(userdata, json_integer_value(n), path);
 }
 
 /* --max-pods=N or --max-pods N; the last one wins, as with kubelet itself. */
@@ -89,11 +61,7 @@ static void find_max_pods(struct run *r)
 	bool configured;
 
 	s->max_pods = -1;
-	configured = read_config(r, "/etc/kubernetes/kubelet/config.json");
-	if (configured)
-		read_drop_ins(r, "/etc/kubernetes/kubelet/config.json.d");
-	else
-		configured = read_config(r, "/etc/kubernetes/kubelet/kubelet-config.json");
+	configured = kubelet_config_read(run_files(r), on_config, s);
 	read_arguments(r, "/etc/systemd/system/kubelet.service.d/10-kubelet-args.conf");
 	read_arguments(r, "/etc/eks/kubelet/environment");
 	if (configured && s->max_pods < 0)

@@ -17,7 +17,6 @@ enum {
 	PATH_BYTES = 256,
 	IMAGE_BYTES = 256,
 	TEXT_BYTES = 72, /* what evidence holds */
-	CONFIG_BYTES = 1 << 20,
 	PULLS_MAX = 8,
 	LINES_MAX = 2000,     /* of the journal in one look */
 	SAME_ATTEMPT_MAX = 2, /* seconds: containerd, CRI and kubelet each say a refusal once */
@@ -116,42 +115,29 @@ static bool has_socket(struct run *r, const char *path, ino_t *ret)
 	return true;
 }
 
-/* kubelet's containerRuntimeEndpoint, as a path; false when it names none. */
-static bool kubelet_says(struct run *r, const char *file, char ret[static PATH_BYTES])
+/* kubelet's containerRuntimeEndpoint, as a path; where it names none, what is known stays. */
+static void on_config(const json_t *part, const char *path, void *userdata)
 {
 	static const char scheme[] = "unix://";
-	const char *text, *value;
-	size_t len;
-	json_t *j;
+	const char *value = json_string_value(json_object_get(part, "containerRuntimeEndpoint"));
+	char *socket = userdata;
 
-	if (run_read(r, file, CONFIG_BYTES, &text, &len) < 0)
-		return false;
-	j = json_loadb(text, len, 0, NULL);
-	value = json_string_value(json_object_get(j, "containerRuntimeEndpoint"));
 	if (value && strncmp(value, scheme, sizeof(scheme) - 1) == 0)
 		value += sizeof(scheme) - 1;
 	if (value && strncmp(value, "/var/run/", 9) == 0)
 		value += 4; /* a link on every node, not below every root */
-	if (value && (value[0] != '/' || strlen(value) >= PATH_BYTES))
-		value = NULL;
-	if (value)
-		memcpy(ret, value, strlen(value) + 1);
-	json_decref(j);
-	return value;
+	if (value && value[0] == '/' && strlen(value) < PATH_BYTES)
+		memcpy(socket, value, strlen(value) + 1);
 }
 
 static void find_socket(struct run *r, struct state *s)
 {
 	static const char older[] = "/run/dockershim.sock";
-	static const char *const files[] = {
-		"/etc/kubernetes/kubelet/config.json",
-		"/etc/kubernetes/kubelet/config.json.d/40-nodeadm.conf"};
 
 	(void) text_format(s->socket, sizeof(s->socket), "%s", DEFAULT_SOCKET);
 	if (has_socket(r, s->socket, &s->inode))
 		return;
-	for (size_t i = 0; i < ELEMENTS(files); i++)
-		(void) kubelet_says(r, files[i], s->socket);
+	(void) kubelet_config_read(run_files(r), on_config, s->socket);
 	if (!has_socket(r, s->socket, &s->inode) && has_socket(r, older, &s->inode))
 		memcpy(s->socket, older, sizeof(older));
 }

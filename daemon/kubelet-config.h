@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+/* kubelet's configuration: the file and its drop-ins, as kubelet itself puts them together. */
+
+#include <jansson.h>
+
+#include "file.h"
+
+/* One file of it, an object; path is where it lies. A later one overrides an earlier one. */
+typedef void (*kubelet_config_t)(const json_t *part, const char *path, void *userdata);
+
+/* Hands over every part in order: config.json, then config.json.d/ *.conf in lexical order
+ * (AL2023), else kubelet-config.json (AL2). A part that is no JSON is passed over. False when there
+ * is no configuration that can be read: kubelet may keep it elsewhere (Bottlerocket's is YAML).
+ * Source: facts of amazon-eks-ami; kubelet's --config-dir. */
+bool kubelet_config_read(const struct files *f, kubelet_config_t part, void *userdata);
