@@ -10,7 +10,7 @@ import time
 from world import cni, metadata
 
 from . import contract
-from .checks import says
+from .checks import not_joined, says
 from .daemons import alarms, cleared, raised
 from .table import ANY, broken, daemon, degraded, scenario, sound
 
@@ -280,8 +280,18 @@ def _(w):
     w.pause_image_missing()
 
 
-@degraded("join/C045-no-registry-token", "ImagePullDenied", more=says("no basic auth credentials"))
+@broken("join/C045-no-registry-token", "EndpointTimeout", {
+    "EndpointTimeout": None, "ImagePullDenied": "EndpointTimeout"}, subject="ecr.api", more=says("ecr.api", "VPC endpoint"))
 def _(w):
+    """ecr.dkr and s3 answer, the token's API does not: the node does not come up for want of an image."""
+    not_joined(w)
+    w.endpoint_drop("ecr.api")
+    w.image_pull_denied()
+
+
+@degraded("join/C045-registry-refuses", "ImagePullDenied", more=says("no basic auth credentials"))
+def _(w):
+    """Every endpoint answers: the refusal stands alone."""
     w.image_pull_denied()
 
 
