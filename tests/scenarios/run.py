@@ -21,7 +21,7 @@ import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
-from scenarios import checks, cni, contract, daemons, hostile, identity, join, kubelet, table  # noqa: E402,F401
+from scenarios import checks, cni, contract, daemons, host, hostile, identity, join, kubelet, table  # noqa: E402,F401
 from world import World  # noqa: E402
 
 LIMIT = 90  # seconds a scenario may take in all before it is ended

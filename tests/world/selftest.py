@@ -1260,6 +1260,20 @@ def test_node_addresses():
            [("ipamd.log", "uses unknown IP Address")], {"pods": 4})
 
 
+def test_node_kernel():
+    def holds(name, text):
+        return {"files": lambda f: text in f[name]}
+    breaks("memory_starved", holds("proc/pressure/memory", b"full avg10=46.00"))
+    breaks("disk_stalled", holds("proc/stat", b"procs_blocked 37"))
+    breaks("threads_exhausted", holds("proc/loadavg", b"/61010 "))
+    breaks("files_exhausted", holds("proc/sys/fs/file-nr", b"99120"))
+    with World() as w:
+        findmnt = lambda: quietly(w, "findmnt", "--fstab", "-n", "-o", "TARGET", "-F", w.tree.at("etc/fstab")).stdout.split()  # noqa: E731
+        during(w, "data_volume_missing", findmnt, ["/", "/var/lib/containerd"], sound=["/", "/boot/efi"])
+        mounted = quietly(w, "findmnt", "-F", w.tree.at("proc/1/mountinfo"), "-n", "-r", "-o", "TARGET").stdout.split()
+        tap.equal(mounted, ["/", "/proc", "/sys", "/run"], "findmnt reads the mounts")
+
+
 def test_node_network():
     two = {"enis": 2, "pods": 11}
     breaks("rules_flushed", {"rules": lambda r: "512:" not in r and "1536:" not in r and "32765:" in r}, world=two)

@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 
-from . import control, dnsd, ec2, imds, metadata, net, nodefaults, serve, sts, tlsd, tree
+from . import control, dnsd, ec2, imds, kernel, metadata, net, nodefaults, serve, sts, tlsd, tree
 from .fault import fault
 
 IMDS4, IMDS6 = "169.254.169.254", "fd00:ec2::254"
@@ -99,7 +99,7 @@ def pod_link(index):
     return "eni" + hashlib.sha1(b"default.pod-%d" % index).hexdigest()[:11]
 
 
-class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.SecurityTokens, ec2.Api):
+class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.SecurityTokens, ec2.Api, kernel.Kernel):
     def __init__(self, instance_type="m5.large", enis=1, pods=0, prefix_mode=False,
                  custom_networking=False, ipv6=False, eth_names=False, public=False, stub=None,
                  nameservers=None, uptime=6 * 3600.0, region="us-west-2", hop_limit=2,
@@ -420,6 +420,7 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
         self.tree = tree.Tree(self.dir + "/root")
         self.root = self.tree.path
         self.tree.kernel(self._uptime)
+        self._kernel()
         self.tree.ec2()
         self.tree.links(self.enis, "ena")
         self.tree.ami(self)
