@@ -16,6 +16,7 @@ from . import contract
 from .table import daemon
 
 HOOK = os.path.join(REPOSITORY, "packaging/npd/nodewhy-condition")
+TEMPORARY = re.compile(r"\..+\.\d+\.tmp")       # what daemon/file.c writes before it renames it
 PRIORITY = {"fatal": "3", "degraded": "4", "notice": "5"}
 
 
@@ -70,10 +71,18 @@ def files_hold(w, d):
         d.poll(0.01)
     holds("files", bad)
     holds("metrics.prom", contract.metrics(w.tree.read("run/nodewhy/metrics.prom").decode()))
-    left = [n for n in os.listdir(w.tree.at("run/nodewhy")) if n not in (
-        "status.json", "conditions", "metrics.prom")]
-    assert not left, "files left in /run/nodewhy: %s" % left
+    nothing_left(d, w.tree.at("run/nodewhy"))
     return s
+
+
+def nothing_left(d, directory, *more):
+    """Nothing but nodewhy's own files; one that is being written now is gone a moment later."""
+    def left():
+        return [n for n in os.listdir(directory) if n not in ("status.json", "conditions", "metrics.prom", *more)]
+
+    for name in left():
+        assert TEMPORARY.fullmatch(name), "file left: %s" % name
+        d.wait(name + " is gone", lambda name=name: name not in left(), timeout=2)
 
 
 def conditions_differ(w, d, s):
@@ -430,9 +439,7 @@ def _(w):
     d.wait("status.json", lambda: os.path.exists(path) and os.path.getsize(path) > 0, timeout=65)
     with open(path) as f:
         assert json.load(f)["verdict"]["root"] == "ImdsUnreachable"
-    left = [n for n in os.listdir(os.path.dirname(path)) if n not in (
-        "status.json", "conditions", "metrics.prom", "filler")]
-    assert not left, "files left: %s" % left
+    nothing_left(d, os.path.dirname(path), "filler")
 
 
 @daemon("run/state-directory-missing")

@@ -11,7 +11,7 @@ from world import cni, metadata
 
 from . import contract
 from .checks import not_joined, says
-from .daemons import alarms, cleared, raised
+from .daemons import TEMPORARY, alarms, cleared, raised
 from .table import ANY, broken, daemon, degraded, scenario, sound
 
 NEVER = {"uptime": 400}     # a node that has not joined in its first minutes
@@ -620,8 +620,11 @@ def search_outputs(w, d, bad):
     for top in ("run/nodewhy", "var/lib/nodewhy"):
         for where, _, files in os.walk(w.tree.at(top)):
             for name in files:
-                with open(os.path.join(where, name), "rb") as f:
-                    search(os.path.join(where, name)[len(w.root):], f.read(), bad)
+                try:
+                    with open(os.path.join(where, name), "rb") as f:
+                        search(os.path.join(where, name)[len(w.root):], f.read(), bad)
+                except FileNotFoundError:       # a file half written, by now renamed; nothing else may go
+                    assert TEMPORARY.fullmatch(name), name
     for e in d.journal:
         search("journal", json.dumps(e), bad)
     search("stderr", d.log, bad)

@@ -1083,7 +1083,7 @@ def node_state(w):
         for d, _, names in os.walk(w.tree.at(top)):
             for n in names:
                 path = os.path.join(d, n)
-                if os.path.isfile(path) and "journal" not in path and not path.endswith(("uptime", ".log")):
+                if os.path.isfile(path) and "journal" not in path and not path.endswith(("uptime", ".log", "~")):
                     files[os.path.relpath(path, w.root)] = open(path, "rb").read()
     unit = {u[0]: tuple(u[2:5]) for u in json.loads(listed)["data"][0]} if listed[:1] == "{" else {}
     return {"units": unit, "healthz": p.stdout or p.returncode, "files": files,
