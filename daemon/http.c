@@ -36,7 +36,7 @@ struct http_call {
 	char *body;
 	size_t len, size, max, header_bytes;
 	int socket_errno, x509_error;
-	bool tls, keep_alive, opened, connecting, requested, retried;
+	bool tls, connect_only, keep_alive, opened, connecting, requested, retried;
 	bool too_long, no_memory;
 	char content_type[96], date[64], location[256], issuer[96], grpc_status[8],
 		grpc_message[128];
@@ -53,7 +53,7 @@ bool http_call_connected(const struct http_call *c)
 static enum http_stage stage_of(const struct http_call *c)
 {
 	if (c->requested)
-		return HTTP_WAITING;
+		return c->connect_only ? HTTP_TLS : HTTP_WAITING;
 	return c->connecting || !c->opened ? HTTP_CONNECTING : HTTP_TLS;
 }
 
@@ -194,7 +194,7 @@ static void finish(struct http_call *c, CURLcode result)
 		os_errno = c->socket_errno;
 	r.status = (int) status;
 	r.outcome = outcome_of(c, result, (int) os_errno);
-	r.stage = result == CURLE_OK ? HTTP_DONE : stage_of(c);
+	r.stage = result == CURLE_OK && !c->connect_only ? HTTP_DONE : stage_of(c);
 	if (result == CURLE_OK)
 		r.code = (int) status;
 	else if (r.outcome == OUTCOME_UNKNOWN && os_errno == 0)
@@ -202,7 +202,7 @@ static void finish(struct http_call *c, CURLcode result)
 	else if (r.outcome != OUTCOME_MALFORMED && r.outcome != OUTCOME_TIMEOUT)
 		r.code = (int) os_errno;
 	fill_times(c, &r);
-	if (r.stage == HTTP_TLS)
+	if (r.stage == HTTP_TLS && !c->connect_only)
 		fill_tls(c, &r);
 	c->done(c, &r, c->userdata);
 }
@@ -614,6 +614,8 @@ static bool is_well_formed(const struct http_request *rq)
 			return false;
 	if (rq->proxy && (!rq->proxy->address.family || !rq->proxy->port))
 		return false;
+	if (rq->connect_only && (rq->proxy || rq->keep_alive || rq->unix_socket))
+		return false;
 	return scheme && (rq->unix_socket || rq->address.family) && rq->port &&
 	       rq->path[0] == '/' && rq->body_max && rq->timeout && rq->connect_timeout &&
 	       rq->host[0] && !strpbrk(rq->host, "/@?# \r\n");
@@ -665,8 +667,9 @@ static int set_target(struct http_call *c, const struct http_request *rq)
 	bool v6_host = strchr(rq->host, ':') && rq->host[0] != '[';
 	int n;
 
-	n = snprintf(url, sizeof(url), "%s://%s%s%s:%u%s", rq->scheme, v6_host ? "[" : "", rq->host,
-	             v6_host ? "]" : "", rq->port, rq->path);
+	/* libcurl's connect of an https URL has the handshake in it */
+	n = snprintf(url, sizeof(url), "%s://%s%s%s:%u%s", rq->connect_only ? "http" : rq->scheme,
+	             v6_host ? "[" : "", rq->host, v6_host ? "]" : "", rq->port, rq->path);
 	if (n < 0 || (size_t) n >= sizeof(url))
 		return -EINVAL;
 	SET(c, CURLOPT_URL, url);
@@ -740,6 +743,7 @@ static int set_limits(struct http_call *c, const struct http_request *rq)
 	SET(c, CURLOPT_CONNECTTIMEOUT_MS, ms); /* never before ours, on_connect_timeout() */
 	SET(c, CURLOPT_FORBID_REUSE, rq->keep_alive ? 0L : 1L);
 	SET(c, CURLOPT_FRESH_CONNECT, rq->keep_alive ? 0L : 1L);
+	SET(c, CURLOPT_CONNECT_ONLY, rq->connect_only ? 1L : 0L);
 	return 0;
 }
 
@@ -822,7 +826,8 @@ int http_call_new(struct http_call **ret, struct http *h, const struct http_requ
 	                        .done = done,
 	                        .userdata = userdata,
 	                        .max = rq->body_max,
-	                        .tls = strcmp(rq->scheme, "https") == 0,
+	                        .tls = strcmp(rq->scheme, "https") == 0 && !rq->connect_only,
+	                        .connect_only = rq->connect_only,
 	                        .keep_alive = rq->keep_alive,
 	                        .connect_timeout = rq->connect_timeout,
 	                        .started = clock_boottime()};

@@ -36,7 +36,8 @@ struct http_request {
 	size_t ca_pem_len;
 	const char *unix_socket; /* where to connect in place of address and port, or NULL */
 	bool http2;              /* with prior knowledge: HTTP/1.1 is not spoken */
-	const char *sigv4;       /* "aws:amz:us-west-2:sts": sign with the next two, or NULL */
+	bool connect_only; /* done once TCP is connected, without TLS or a request; no proxy */
+	const char *sigv4; /* "aws:amz:us-west-2:sts": sign with the next two, or NULL */
 	const char *key_id, *secret;
 	const struct http_proxy *proxy; /* or NULL: directly, whatever the environment says */
 };
@@ -46,10 +47,11 @@ struct http_request {
 enum http_stage { HTTP_CONNECTING, HTTP_TLS, HTTP_WAITING, HTTP_DONE };
 
 struct http_reply {
-	/* OK: an HTTP status line came, whichever; UNKNOWN: we failed, with the errno in code; else
-	 * how the stage failed */
+	/* OK: an HTTP status line came, whichever, or what connect_only wants; UNKNOWN: we failed,
+	 * with the errno in code; else how the stage failed */
 	enum outcome outcome;
-	enum http_stage stage; /* the stage that was not finished; HTTP_DONE with OK */
+	/* the stage that was not finished; HTTP_DONE with OK, of connect_only HTTP_TLS */
+	enum http_stage stage;
 	int code;   /* HTTP status when OK; else errno of the socket, or X509 error, or 0 */
 	int status; /* HTTP status of the status line that came, whatever the outcome; else 0 */
 	usec_t connect, tls, first_byte, total; /* durations from the start; 0: not reached */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Do the AWS endpoints answer? One HTTPS request a look, told as TCP, TLS and HTTP. Any status line
- * after a verified handshake is an answer: the request is not signed and not meant to succeed. */
+ * after a verified handshake is an answer: the request is not signed and not meant to succeed.
+ * While all is well, every other look is a TCP connect alone: new TLS connections cost the far
+ * side, and a path that breaks breaks there first. */
 #include <errno.h>
 
 #include "probe.h"
@@ -23,6 +25,7 @@ struct state {
 struct memory {
 	unsigned turn[_SERVICE_MAX]; /* which of several addresses comes next */
 	bool good[_SERVICE_MAX];     /* at the last look */
+	bool whole[_SERVICE_MAX];    /* that was a whole request */
 	usec_t at[_SERVICE_MAX];
 	struct observation last[_SERVICE_MAX][N_PARTS];
 };
@@ -202,7 +205,7 @@ static void conclude(struct run *r, const struct http_reply *reply)
 	enum misses missed = misses(r, good);
 
 	run_witness(r, WITNESS_ENDPOINT, reply);
-	m->good[run_slot(r)] = good;
+	m->good[run_slot(r)] = m->whole[run_slot(r)] = good;
 	m->at[run_slot(r)] = run_now(r);
 	if (good || missed == MISSES_IT)
 		for (enum part p = 0; p < N_PARTS; p++)
@@ -286,6 +289,35 @@ static void on_reply(struct run *r, const struct http_reply *reply, uintptr_t ta
 		conclude(r, reply);
 }
 
+/* What the last look saw of this part, with its time. */
+static void say_again(struct run *r, enum part part)
+{
+	enum service s = run_slot(r);
+	const struct memory *m = run_memory(r);
+	struct observation *o =
+		run_observe(r, LAYER_ENDPOINT, aspects[part], service_name(s), OUTCOME_UNKNOWN, 0);
+
+	if (o)
+		*o = m->last[s][part];
+}
+
+/* The connect between two whole requests. That it fails is told as of one of them. */
+static void on_connect(struct run *r, const struct http_reply *reply, uintptr_t tag)
+{
+	struct memory *m = run_memory(r);
+
+	if (reply->outcome != OUTCOME_OK) {
+		on_reply(r, reply, tag);
+		return;
+	}
+	m->whole[run_slot(r)] = false;
+	m->at[run_slot(r)] = run_now(r);
+	observe(r, TCP, reply);
+	say_again(r, TLS);
+	say_again(r, HTTP);
+	run_end(r);
+}
+
 /* While one endpoint fails, all are asked to look: whether it is one or all is worth a look, and
  * then for a while what that look saw. */
 static bool repeat(struct run *r)
@@ -293,15 +325,11 @@ static bool repeat(struct run *r)
 	const struct memory *m = run_memory(r);
 	enum service s = run_slot(r);
 
-	if (run_asked(r) == CODE_NONE || !m->good[s] || run_now(r) - m->at[s] >= sound_for)
+	if (run_asked(r) == CODE_NONE || !m->good[s] || !m->whole[s] ||
+	    run_now(r) - m->at[s] >= sound_for)
 		return false;
-	for (size_t i = 0; i < N_PARTS; i++) {
-		struct observation *o = run_observe(r, LAYER_ENDPOINT, aspects[i], service_name(s),
-		                                    OUTCOME_UNKNOWN, 0);
-
-		if (o)
-			*o = m->last[s][i];
-	}
+	for (enum part i = 0; i < N_PARTS; i++)
+		say_again(r, i);
 	return true;
 }
 
@@ -333,7 +361,10 @@ static int start(struct run *r)
 	s->address = e->addresses[m->turn[run_slot(r)]++ % e->n];
 	rq = request(r, e);
 	rq.address = s->address;
-	return run_http(r, &rq, on_reply, 0);
+	rq.connect_only = m->good[run_slot(r)] && m->whole[run_slot(r)] &&
+	                  run_asked(r) == CODE_NONE &&
+	                  !node_is_proxied(run_node(r), e->host, e->port);
+	return run_http(r, &rq, rq.connect_only ? on_connect : on_reply, 0);
 }
 
 /* ---- the judgement ---- */
@@ -423,8 +454,8 @@ const struct probe probe_endpoint = {
 		"bootstrap asks it",
 	.layer = LAYER_ENDPOINT,
 	/* With the API server's, new TLS connections are 0.1 a second on a healthy node at most:
-         * 2/40 + 3/120 here. */
-	.every = 40 * USEC_PER_SEC,
+         * 2/40 + 3/120 here, every other look having none. */
+	.every = 20 * USEC_PER_SEC,
 	.rarer =
 		{[SERVICE_EKS] = 3, [SERVICE_ECR_API] = 3, [SERVICE_ECR_DKR] = 3, [SERVICE_S3] = 3},
 	.asked_by = {CODE_EndpointTimeout, CODE_EndpointRefused, CODE_EndpointUntrusted,

@@ -317,6 +317,36 @@ static void connecting(void)
 	   reply.code == ENETUNREACH);
 }
 
+/* A connect alone knows nothing of certificates, or of a far side that never says a word, and
+ * leaves nothing open. */
+static void connects_only(void)
+{
+	static const struct {
+		uint16_t port;
+		enum outcome outcome;
+		enum http_stage stage;
+	} cases[] = {{PLAIN, OUTCOME_OK, HTTP_TLS},
+	             {FOREIGN, OUTCOME_OK, HTTP_TLS},
+	             {STALLED, OUTCOME_OK, HTTP_TLS},
+	             {NOBODY, OUTCOME_REFUSED, HTTP_CONNECTING},
+	             {FULL, OUTCOME_TIMEOUT, HTTP_CONNECTING}};
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct http_request rq = request(cases[i].port, "/ok");
+
+		rq.scheme = "https";
+		rq.connect_only = true;
+		go(&rq);
+		ok(fired == 1 && reply.outcome == cases[i].outcome &&
+		   reply.stage == cases[i].stage && reply.status == 0);
+		ok((reply.outcome == OUTCOME_OK) == (reply.connect > 0) && reply.tls == 0 &&
+		   !reply.tls_error[0]);
+	}
+	close(fd);
+	ok(open("/dev/null", O_RDONLY | O_CLOEXEC) == fd && close(fd) == 0);
+}
+
 /* That we have no descriptor left says nothing of the far side. */
 static void out_of_descriptors(void)
 {
@@ -564,6 +594,7 @@ int main(void)
 	ok(http_new(&http, event) == 0);
 	plain();
 	connecting();
+	connects_only();
 	out_of_descriptors();
 	secure(ca_file);
 	handshakes(ca_file);

@@ -27,7 +27,7 @@ static struct picture {
 	unsigned slot;
 	usec_t uptime;
 	enum code asked;
-	bool answers, called;
+	bool answers, called, connect_only;
 	int proxy; /* the status of its answer to CONNECT; 0: silent */
 	bool proxied;
 	char remembered[_SERVICE_MAX][REMEMBER_MAX]; /* by endpoint */
@@ -88,6 +88,7 @@ int fake_http(struct run *r, const struct http_request *rq, run_http_t answer, u
 
 	p.called = true;
 	p.proxied = rq->proxy != NULL;
+	p.connect_only = rq->connect_only;
 	if (p.proxied)
 		h.proxy_status = p.proxy;
 	if (p.proxied ? p.proxy == 200 : p.answers)
@@ -98,6 +99,8 @@ int fake_http(struct run *r, const struct http_request *rq, run_http_t answer, u
 		                        .connect = 1000,
 		                        .tls = 3000,
 		                        .first_byte = 4000};
+	if (p.answers && p.connect_only)
+		h = (struct http_reply){.outcome = OUTCOME_OK, .stage = HTTP_TLS, .connect = 1500};
 	answer(r, &h, tag);
 	return 0;
 }
@@ -157,6 +160,32 @@ static void silent(struct run *r)
 	ok(look(r, SERVICE_EKS) == CODE_EndpointTimeout && p.called);
 	r->node.endpoints[SERVICE_ECR_DKR].host[0] = 0;
 	ok(look(r, SERVICE_ECR_DKR) == CODE_NONE && seen(r) == OUTCOME_UNKNOWN && !p.called);
+}
+
+/* Every other look of one that is well is a connect, which says nothing new of TLS and HTTP, and
+ * nothing at all when it fails but that. */
+static void every_other(struct run *r)
+{
+	usec_t first = r->now;
+
+	p.answers = true;
+	ok(look(r, SERVICE_EC2) == CODE_NONE && !p.connect_only && seen(r) == OUTCOME_OK);
+	r->now += 20 * USEC_PER_SEC;
+	ok(look(r, SERVICE_EC2) == CODE_NONE && p.connect_only && seen(r) == OUTCOME_OK);
+	ok(fake_find(r, "tcp", "ec2")->at == r->now && fake_find(r, "tcp", "ec2")->took == 1500);
+	ok(fake_find(r, "tls", "ec2")->at == first && fake_find(r, "http", "ec2")->at == first);
+	ok(look(r, SERVICE_EC2) == CODE_NONE && !p.connect_only);
+	p.answers = false;
+	ok(look(r, SERVICE_EC2) == CODE_EndpointTimeout && p.connect_only);
+	ok(seen(r) == OUTCOME_UNKNOWN);
+	ok(look(r, SERVICE_EC2) == CODE_EndpointTimeout && !p.connect_only);
+	p.answers = true;
+	ok(look(r, SERVICE_EC2) == CODE_NONE && !p.connect_only);
+	ok(look(r, SERVICE_EC2) == CODE_NONE && p.connect_only);
+	p.asked = CODE_EndpointTlsStalled; /* a connect would not tell */
+	ok(look(r, SERVICE_EC2) == CODE_NONE && p.called && !p.connect_only);
+	p.asked = CODE_NONE;
+	p.answers = false;
 }
 
 static void asked(struct run *r)
@@ -228,6 +257,7 @@ int main(void)
 	}
 	needs();
 	silent(&r);
+	every_other(&r);
 	asked(&r);
 	through_a_proxy(&r);
 	fake_free(&r);
