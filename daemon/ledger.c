@@ -5,6 +5,10 @@
  * code raise the latest. */
 enum { MIXED_CONFIRM = 2 };
 
+/* Not to see is no proof that a fault is gone: what was found stands through looks that cannot
+ * tell. After so long it is news no more, and that nobody can tell is what is to be said. */
+static const usec_t blind_keep = 300 * USEC_PER_SEC;
+
 /* A summary ends as an event of Kubernetes too, and node-problem-detector takes that for a format:
  * a percent sign, of ours or of a line that is quoted, would eat what follows it. */
 static void spell_percent(char *s, size_t size)
@@ -80,6 +84,21 @@ static enum pace note_good(struct ledger_entry *e)
 	return PACE_CALM;
 }
 
+/* A look that could not tell. Bad looks that make no finding yet are no longer in a row. */
+static enum pace note_blind(struct ledger_entry *e, usec_t at)
+{
+	if (e->fact.code == CODE_NONE)
+		return note_good(e);
+	if (!e->blind_since)
+		e->blind_since = at;
+	e->good = e->bad = e->streak = 0;
+	e->streak_code = e->fact.pending = CODE_NONE;
+	if (at - e->blind_since < blind_keep)
+		return PACE_FAILING;
+	clear(&e->fact);
+	return PACE_CALM;
+}
+
 static enum pace note_bad(struct ledger_entry *e, enum code code, const struct words *w,
                           unsigned confirm, usec_t uptime)
 {
@@ -118,7 +137,8 @@ static enum pace note_bad(struct ledger_entry *e, enum code code, const struct w
 }
 
 static enum pace put_one(struct ledger *l, const struct probe *p, unsigned slot,
-                         const struct observation *o, unsigned confirm, usec_t uptime)
+                         const struct observation *o, unsigned confirm, usec_t uptime,
+                         bool *ret_bad)
 {
 	struct ledger_entry *e = find(l, p, slot, o);
 	struct words w;
@@ -131,7 +151,25 @@ static enum pace put_one(struct ledger *l, const struct probe *p, unsigned slot,
 		*e = (struct ledger_entry){.probe = p, .slot = slot};
 	}
 	e->fact.latest = *o;
-	return code == CODE_NONE ? note_good(e) : note_bad(e, code, &w, confirm, uptime);
+	if (o->outcome == OUTCOME_UNKNOWN)
+		return PACE_CALM; /* see put_blind() */
+	e->blind_since = 0;
+	if (code == CODE_NONE)
+		return note_good(e);
+	*ret_bad = true;
+	return note_bad(e, code, &w, confirm, uptime);
+}
+
+/* What could not be told because the same run found something in its place, such as TLS when there
+ * is no TCP, gives way to that. */
+static enum pace put_blind(struct ledger *l, const struct probe *p, unsigned slot,
+                           const struct observation *o, bool bad)
+{
+	struct ledger_entry *e = find(l, p, slot, o);
+
+	if (o->outcome != OUTCOME_UNKNOWN || !e)
+		return PACE_CALM;
+	return bad ? note_good(e) : note_blind(e, o->at);
 }
 
 static bool seen_again(const struct ledger_entry *e, const struct observation *seen, size_t n)
@@ -149,6 +187,7 @@ enum pace ledger_put(struct ledger *l, const struct probe *p, unsigned slot,
                      usec_t uptime)
 {
 	enum pace pace = PACE_CALM;
+	bool bad = false;
 	size_t kept = 0;
 
 	for (size_t i = 0; i < l->n; i++) {
@@ -162,7 +201,12 @@ enum pace ledger_put(struct ledger *l, const struct probe *p, unsigned slot,
 	}
 	l->n = kept;
 	for (size_t i = 0; i < n; i++) {
-		enum pace one = put_one(l, p, slot, &seen[i], confirm, uptime);
+		enum pace one = put_one(l, p, slot, &seen[i], confirm, uptime, &bad);
+
+		pace = one > pace ? one : pace;
+	}
+	for (size_t i = 0; i < n; i++) {
+		enum pace one = put_blind(l, p, slot, &seen[i], bad);
 
 		pace = one > pace ? one : pace;
 	}

@@ -29,6 +29,8 @@ struct ledger_entry {
 	enum code streak_code;
 	unsigned streak, bad, good; /* looks in a row: of this very code, of any code, of none */
 	usec_t streak_since;
+	usec_t blind_since; /* first of the looks in a row that could not tell; 0: the last one
+	                       could */
 };
 
 struct ledger {

@@ -91,11 +91,58 @@ static void test_change(void)
 	for (int i = 0; i < 6; i++)
 		(void) see(&probe, "", i % 2 ? OUTCOME_DENIED : OUTCOME_TIMEOUT);
 	ok(FACT->code != CODE_NONE);
-	(void) see(&probe, "",
-	           OUTCOME_UNKNOWN); /* not seeing any more is no proof, but no finding either */
-	ok(FACT->code != CODE_NONE);
+}
+
+/* Not to see any more is no proof that a fault is gone, but not news for ever. */
+static void test_blind(void)
+{
+	usec_t since;
+
+	l.n = 0;
+	for (int i = 0; i < 3; i++)
+		(void) see(&probe, "", OUTCOME_TIMEOUT);
+	since = FACT->since;
+	for (int i = 0; i < 5; i++)
+		ok(!see(&probe, "", OUTCOME_UNKNOWN) && FACT->code == CODE_ImdsUnreachable);
+	ok(FACT->latest.outcome == OUTCOME_UNKNOWN && FACT->bad.outcome == OUTCOME_TIMEOUT);
+	(void) see(&probe, "", OUTCOME_TIMEOUT);
+	ok(FACT->code == CODE_ImdsUnreachable && FACT->since == since && FACT->seen == 4);
+	(void) see(&probe, "", OUTCOME_UNKNOWN);
+	now += 200 * USEC_PER_SEC;
+	(void) see(&probe, "", OUTCOME_OK); /* one good look, which a blind one does not confirm */
+	(void) see(&probe, "", OUTCOME_UNKNOWN);
+	ok(FACT->code == CODE_ImdsUnreachable);
+	now += 200 * USEC_PER_SEC;
+	(void) see(&probe, "", OUTCOME_UNKNOWN);
+	ok(FACT->code == CODE_ImdsUnreachable);
+	now += 200 * USEC_PER_SEC;
 	(void) see(&probe, "", OUTCOME_UNKNOWN);
 	ok(FACT->code == CODE_NONE);
+	(void) see(&probe, "", OUTCOME_TIMEOUT); /* two that are apart are not in a row */
+	(void) see(&probe, "", OUTCOME_TIMEOUT);
+	(void) see(&probe, "", OUTCOME_UNKNOWN);
+	(void) see(&probe, "", OUTCOME_TIMEOUT);
+	ok(FACT->code == CODE_NONE);
+}
+
+/* One look that finds a fault further down has no answer for what is above: that gives way. */
+static void test_gives_way(void)
+{
+	struct observation seen[2] = {
+		{.layer = LAYER_METADATA, .aspect = "tls", .outcome = OUTCOME_TIMEOUT},
+		{.layer = LAYER_METADATA, .aspect = "tcp", .outcome = OUTCOME_OK}};
+
+	l.n = 0;
+	for (int i = 0; i < 6; i++) {
+		seen[0].at = seen[1].at = now += USEC_PER_SEC;
+		if (i == 3) {
+			seen[0].outcome = OUTCOME_UNKNOWN;
+			seen[1].outcome = OUTCOME_TIMEOUT;
+		}
+		(void) ledger_put(&l, &probe, 0, seen, 2, true, CONFIRM_DAEMON, now);
+		ok((l.entries[0].fact.code != CODE_NONE) == (i >= 2 && i < 4));
+		ok((l.entries[1].fact.code != CODE_NONE) == (i == 5));
+	}
 }
 
 static void test_gone(void)
@@ -214,6 +261,8 @@ int main(void)
 	test_confirm();
 	test_glitch();
 	test_change();
+	test_blind();
+	test_gives_way();
 	test_gone();
 	test_grace();
 	test_restore();
