@@ -30,6 +30,8 @@ enum part {
 	CREDENTIALS, /* GONE while metadata has none */
 	SPOT,        /* GONE when the instance is taken back */
 	WALL,        /* DROP while the wall clock is hours off */
+	PODS,        /* SLOW: as many as the type gives; DENIED: and one more wants in */
+	ENI,         /* GONE while metadata lists one that the kernel has not got yet */
 	N_PARTS
 };
 enum sky { FINE, GONE, DROP, SLOW, DENIED, INVALID };
@@ -216,6 +218,44 @@ static usec_t look_clock(const struct script *s, const struct probe *p, usec_t t
 	return S(0.001);
 }
 
+/* probes/addresses.c: at the limit, a pod that was refused in the last five minutes makes the
+ * difference. An m5.large has 27 addresses for pods. */
+static usec_t look_addresses(const struct script *s, const struct probe *p, usec_t t)
+{
+	bool refused = sky_at(s, PODS, t) == DENIED ||
+	               (t >= S(300) && sky_at(s, PODS, t - S(300)) == DENIED);
+	bool full = sky_at(s, PODS, t) != FINE;
+	struct observation *o =
+		see(p, LAYER_ADDRESS, "", "", full && refused ? OUTCOME_EXHAUSTED : OUTCOME_OK, t);
+
+	observation_number(o, "enis_attached", full ? 3 : 2);
+	observation_number(o, "enis_max", 3);
+	observation_number(o, "in_use", full ? 27 : 11);
+	observation_number(o, "addresses", 27);
+	if (refused)
+		observation_number(o, "refused_s", 4);
+	observation_text(o, "instance_type", "m5.large");
+	return S(0.001);
+}
+
+/* probes/eni.c: an ENI that is being attached is in metadata and in the kernel at different
+ * moments; it is missing only after ten seconds. */
+static usec_t look_eni(const struct script *s, const struct probe *p, usec_t t)
+{
+	bool gone = sky_at(s, ENI, t) == GONE;
+	bool ripe = gone && t >= S(10) && sky_at(s, ENI, t - S(10)) == GONE;
+	struct observation *o;
+
+	(void) see(p, LAYER_ADDRESS, "", "", OUTCOME_OK, t);
+	o = see(p, LAYER_ADDRESS, "link", "eni-2",
+	        ripe   ? OUTCOME_ABSENT
+	        : gone ? OUTCOME_UNKNOWN
+	               : OUTCOME_OK,
+	        t);
+	observation_text(o, "mac", "02:00:00:00:00:02");
+	return S(0.004);
+}
+
 static usec_t look(const struct script *s, const struct probe *p, unsigned slot, usec_t t,
                    usec_t uptime)
 {
@@ -238,6 +278,10 @@ static usec_t look(const struct script *s, const struct probe *p, unsigned slot,
 		return look_credentials(s, p, t);
 	if (strcmp(p->name, "clock") == 0)
 		return look_clock(s, p, t);
+	if (strcmp(p->name, "addresses") == 0)
+		return look_addresses(s, p, t);
+	if (strcmp(p->name, "eni") == 0)
+		return look_eni(s, p, t);
 	if (strcmp(p->name, "cni-config") == 0)
 		(void) see(p, LAYER_CNI, "config", "",
 		           sky_at(s, CNI, t) == FINE      ? OUTCOME_OK
@@ -571,7 +615,7 @@ static void single_faults(void)
 		/* noticed in 5 s or by an event, confirmed by two further looks a second apart */
 		{IMDS, DROP, CODE_ImdsUnreachable, S(15), S(15)},
 		{IMDS, DENIED, CODE_ImdsDisabled, S(15), S(15)},
-		{IMDS, SLOW, CODE_ImdsSlow, S(20), S(15)},
+		{IMDS, SLOW, CODE_ImdsSlow, S(20), S(15)}, /* throttled, too */
 		{DNS, DROP, CODE_ResolverUnreachable, S(15), S(15)},
 		{EC2, DROP, CODE_EndpointTimeout, S(40), S(30)},
 		{LINK_, GONE, CODE_PrimaryInterfaceDown, S(5), S(5)},
@@ -776,6 +820,44 @@ static void spot(void)
 	ok(life.alarms == 1);
 }
 
+/* Pods come until the type gives no more, and ENIs with them: full by design is no fault. One pod
+ * more is, for as long as it is felt; and so is an ENI that never arrives. */
+static void scale_ups(void)
+{
+	static const struct script full = {"a scale-up to max pods, each hour",
+	                                   DAY,
+	                                   {0},
+	                                   {JOIN(S(12), S(14), S(38), S(40)),
+	                                    {HOUR, HOUR + S(2400), HOUR, PODS, SLOW},
+	                                    {HOUR, HOUR + S(7), HOUR, ENI, GONE}}};
+	static const struct script more = {"a pod more than the type gives",
+	                                   3 * HOUR,
+	                                   {0},
+	                                   {JOIN(S(12), S(14), S(38), S(40)),
+	                                    {HOUR, 2 * HOUR, 0, PODS, SLOW},
+	                                    {HOUR + S(60), HOUR + S(900), 0, PODS, DENIED}}};
+	static const struct script lost = {
+		"a scale-up whose ENI never arrives",
+		3 * HOUR,
+		{0},
+		{JOIN(S(12), S(14), S(38), S(40)), {HOUR, 2 * HOUR, 0, ENI, GONE}}};
+	const struct event *e;
+
+	live(&full, "machine-10");
+	tell(&full);
+	ok(life.alarms == 0 && life.n_events == 0 && healthy_at_the_end());
+	live(&more, "machine-10");
+	tell(&more);
+	expect(CODE_AddressLimitReached, HOUR + S(60), S(15), HOUR + S(1200), S(30));
+	ok(healthy_at_the_end() && life.alarms == 1);
+	e = first(CODE_AddressLimitReached, false, 0);
+	ok(e && e->at >= HOUR + S(1200)); /* five minutes after it was felt last */
+	live(&lost, "machine-10");
+	tell(&lost);
+	expect(CODE_EniLinkMissing, HOUR, S(25), 2 * HOUR, S(15));
+	ok(healthy_at_the_end() && life.alarms == 1);
+}
+
 /* The wall clock is for people: when it is set, nothing is forgotten and nothing made up. */
 static void clock_steps(void)
 {
@@ -875,6 +957,7 @@ int main(void)
 	join_fails();
 	rotations();
 	spot();
+	scale_ups();
 	clock_steps();
 	suspends();
 	planted();
