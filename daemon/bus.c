@@ -7,6 +7,7 @@
 #include <systemd/sd-bus.h>
 
 #include "bus.h"
+#include "clock.h"
 #include "envfile.h"
 #include "observation.h"
 
@@ -17,6 +18,8 @@ enum {
 	ENVIRONMENT_FILES_MAX = 8,
 };
 
+/* Not all that is read has a signal: a unit that is masked, a file of variables. */
+#define KEPT_FOR    (60 * USEC_PER_SEC)
 #define RETRY_FIRST (250 * USEC_PER_MSEC)
 #define RETRY_MAX   (30 * USEC_PER_SEC)
 
@@ -26,6 +29,10 @@ struct watched {
 	struct bus *bus;
 	char unit[UNIT_NAME_MAX];
 	sd_bus_slot *slot;
+	bool heard;        /* the bus has said that it will pass the signals on */
+	unsigned changes;  /* signals so far */
+	struct unit *kept; /* as it was at the last look, when nothing has changed since; or NULL */
+	usec_t kept_at;
 };
 
 struct bus {
@@ -35,7 +42,7 @@ struct bus {
 	void *userdata;
 	sd_bus *bus;             /* NULL: not connected */
 	const char *destination; /* NULL on systemd's own socket: the far side is systemd itself */
-	bool ready, lost;
+	bool ready, lost, subscribed;
 	unsigned silent;
 	sd_event_source *timer; /* to connect anew, or to clear away what was lost */
 	usec_t retry;
@@ -58,6 +65,8 @@ struct bus_call {
 	int error;
 	sd_bus_slot *slots[N_REQUESTS];
 	unsigned waiting;
+	bool from_kept;   /* the answer is there already */
+	unsigned changes; /* of what is watched, when it was asked */
 	/* The manager's variables come first, the unit's own, then its files', whichever reply was
 	 * there first: later ones override. */
 	char **environment[2];
@@ -150,16 +159,29 @@ static void arm_retry(struct bus *b)
 	b->retry = b->retry * 2 < RETRY_MAX ? b->retry * 2 : RETRY_MAX;
 }
 
+static void forget_kept(struct watched *w)
+{
+	if (w->kept)
+		explicit_bzero(w->kept, sizeof(*w->kept));
+	free(w->kept);
+	w->kept = NULL;
+}
+
 /* Calls that wait fail with error. Never flushes: the far side may be what hangs. */
 static void drop(struct bus *b, int error)
 {
 	for (struct bus_call *c = b->calls; c; c = c->next)
 		if (!c->error)
 			call_fail(c, error);
-	for (size_t i = 0; i < b->n_watches; i++)
-		b->watches[i]->slot = sd_bus_slot_unref(b->watches[i]->slot);
+	for (size_t i = 0; i < b->n_watches; i++) {
+		struct watched *w = b->watches[i];
+
+		w->slot = sd_bus_slot_unref(w->slot);
+		w->heard = false;
+		forget_kept(w);
+	}
 	b->bus = sd_bus_close_unref(b->bus);
-	b->ready = b->lost = false;
+	b->ready = b->lost = b->subscribed = false;
 	b->silent = 0;
 }
 
@@ -254,21 +276,41 @@ static int on_disconnected(sd_bus_message *m, void *userdata, sd_bus_error *erro
 
 static int on_changed(sd_bus_message *m, void *userdata, sd_bus_error *error)
 {
-	const struct watched *w = userdata;
+	struct watched *w = userdata;
 
+	w->changes++;
+	forget_kept(w);
 	w->bus->changed(w->unit, w->bus->userdata);
 	return 0;
 }
 
 /* A refused subscription or match costs us the signals only: units are still looked at. */
-static int on_ignored(sd_bus_message *m, void *userdata, sd_bus_error *error)
+static int on_subscribed(sd_bus_message *m, void *userdata, sd_bus_error *error)
 {
+	struct bus *b = userdata;
+
+	b->subscribed = !sd_bus_message_is_method_error(m, NULL);
+	return 0;
+}
+
+static int on_matched(sd_bus_message *m, void *userdata, sd_bus_error *error)
+{
+	struct watched *w = userdata;
+
+	w->heard = !sd_bus_message_is_method_error(m, NULL);
 	return 0;
 }
 
 static int unit_path(const char *unit, char **ret)
 {
 	return sd_bus_path_encode("/org/freedesktop/systemd1/unit", unit, ret);
+}
+
+static int ask_to_subscribe(struct bus *b)
+{
+	return sd_bus_call_method_async(b->bus, NULL, b->destination, "/org/freedesktop/systemd1",
+	                                "org.freedesktop.systemd1.Manager", "Subscribe",
+	                                on_subscribed, b, NULL);
 }
 
 static int watch_now(struct bus *b, struct watched *w)
@@ -280,7 +322,36 @@ static int watch_now(struct bus *b, struct watched *w)
 		return r;
 	return sd_bus_match_signal_async(b->bus, &w->slot, b->destination, path,
 	                                 "org.freedesktop.DBus.Properties", "PropertiesChanged",
-	                                 on_changed, on_ignored, w);
+	                                 on_changed, on_matched, w);
+}
+
+/* systemd has left the bus, or come back, and then knows nothing of who had subscribed. */
+static int on_owner_changed(sd_bus_message *m, void *userdata, sd_bus_error *error)
+{
+	struct bus *b = userdata;
+	const char *name = "", *before = "", *after = "";
+
+	b->subscribed = false;
+	for (size_t i = 0; i < b->n_watches; i++) {
+		b->watches[i]->changes++;
+		forget_kept(b->watches[i]);
+	}
+	if (sd_bus_message_read(m, "sss", &name, &before, &after) < 0 || !*after)
+		return 0;
+	if (ask_to_subscribe(b) >= 0)
+		for (size_t i = 0; i < b->n_watches; i++)
+			b->changed(b->watches[i]->unit, b->userdata);
+	return 0;
+}
+
+static int watch_owner(struct bus *b)
+{
+	return sd_bus_add_match_async(b->bus, NULL,
+	                              "type='signal',sender='org.freedesktop.DBus',"
+	                              "path='/org/freedesktop/DBus',"
+	                              "interface='org.freedesktop.DBus',"
+	                              "member='NameOwnerChanged',arg0='org.freedesktop.systemd1'",
+	                              on_owner_changed, NULL, b);
 }
 
 static int local_signal(struct bus *b, const char *member, sd_bus_message_handler_t callback)
@@ -304,11 +375,9 @@ static int subscribe(struct bus *b)
 		return 0;
 	for (size_t i = 0; i < b->n_watches && r >= 0; i++)
 		r = watch_now(b, b->watches[i]);
-	if (r < 0)
-		return r;
-	return sd_bus_call_method_async(b->bus, NULL, b->destination, "/org/freedesktop/systemd1",
-	                                "org.freedesktop.systemd1.Manager", "Subscribe", on_ignored,
-	                                NULL, NULL);
+	if (r >= 0 && b->destination)
+		r = watch_owner(b);
+	return r < 0 ? r : ask_to_subscribe(b);
 }
 
 /* From a socket that is connected to a bus that is being greeted; it takes calls at once and sends
@@ -405,7 +474,7 @@ struct bus *bus_free(struct bus *b)
 	while (b->calls)
 		call_unlink(b->calls); /* their owners still hold them; they say that they failed */
 	for (size_t i = 0; i < b->n_watches; i++)
-		free(b->watches[i]);
+		free(b->watches[i]); /* drop() has freed what they kept */
 	sd_event_source_disable_unref(b->timer);
 	sd_event_unref(b->event);
 	free(b);
@@ -415,6 +484,7 @@ struct bus *bus_free(struct bus *b)
 int bus_watch(struct bus *b, const char *unit)
 {
 	struct watched *w;
+	int r = 0;
 
 	for (size_t i = 0; i < b->n_watches; i++)
 		if (strcmp(b->watches[i]->unit, unit) == 0)
@@ -430,10 +500,10 @@ int bus_watch(struct bus *b, const char *unit)
 	(void) text_format(w->unit, sizeof(w->unit), "%s", unit);
 	b->watches[b->n_watches++] = w;
 	if (b->bus && !b->lost)
-		return b->n_watches == 1 ? subscribe(b) : watch_now(b, w);
+		r = b->n_watches == 1 ? subscribe(b) : watch_now(b, w);
 	if (b->n_watches == 1)
 		arm(b, 0);
-	return 0;
+	return r < 0 ? r : 0;
 }
 
 /* ---- the answers ---- */
@@ -640,9 +710,35 @@ static int error_of(sd_bus_message *m)
 	return -EBADMSG;
 }
 
+static struct watched *find_watched(const struct bus *b, const char *unit)
+{
+	for (size_t i = 0; i < b->n_watches; i++)
+		if (strcmp(b->watches[i]->unit, unit) == 0)
+			return b->watches[i];
+	return NULL;
+}
+
+/* What signals would tell of need not be asked for again: systemd has some 300 properties to put
+ * together for each answer. A proxy's password is not held for that. */
+static void keep(const struct bus_call *c)
+{
+	struct watched *w = find_watched(c->bus, c->unit.name);
+
+	if (!w || !w->heard || !c->bus->subscribed || w->changes != c->changes ||
+	    c->unit.http_proxy[0] || c->unit.https_proxy[0])
+		return;
+	if (!w->kept)
+		w->kept = malloc(sizeof(*w->kept));
+	if (!w->kept)
+		return;
+	*w->kept = c->unit;
+	w->kept_at = clock_boottime();
+}
+
 static void all_read(struct bus_call *c)
 {
 	read_environments(c);
+	keep(c);
 	call_end(c, 0);
 }
 
@@ -687,6 +783,10 @@ static int on_deadline(sd_event_source *s, uint64_t usec, void *userdata)
 	struct bus_call *c = userdata;
 	struct bus *b = c->bus;
 
+	if (c->from_kept && b) {
+		call_end(c, 0);
+		return 0;
+	}
 	if (c->error || !b) {
 		call_end(c, c->error ? c->error : -ECANCELED);
 		return 0;
@@ -746,11 +846,19 @@ static int ask_all(struct bus_call *c)
 static int start_call(struct bus_call *c)
 {
 	struct bus *b = c->bus;
+	struct watched *w;
 	int r;
 
 	r = connect_bus(b);
 	if (r < 0)
 		return r;
+	w = find_watched(b, c->unit.name);
+	if (w && w->kept && clock_boottime() - w->kept_at < KEPT_FOR) {
+		c->unit = *w->kept;
+		c->from_kept = true;
+		return sd_event_source_set_time(c->timer, 0);
+	}
+	c->changes = w ? w->changes : 0;
 	r = ask_all(c);
 	if (r == -ENOTCONN || r == -ECONNRESET || r == -EPIPE || r == -ESHUTDOWN) {
 		/* it has gone, and we have not been told yet */

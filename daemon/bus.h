@@ -46,7 +46,9 @@ typedef void (*bus_changed_t)(const char *unit, void *userdata);
 int bus_new(struct bus **ret, sd_event *event, const struct files *files, bus_changed_t changed,
             void *userdata);
 struct bus *bus_free(struct bus *b);
-/* Calls changed() whenever properties of this unit change, from the moment the bus is there. */
+/* Calls changed() whenever properties of this unit change, from the moment the bus is there. From
+ * then on a look at it is answered from the one before, for a minute, as long as nothing has
+ * changed. */
 int bus_watch(struct bus *b, const char *unit);
 /* One look at a unit, "kubelet.service". A unit that does not exist is no error: load says
  * not-found. done is called once from the loop, never from inside. */

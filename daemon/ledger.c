@@ -136,6 +136,22 @@ static enum pace note_bad(struct ledger_entry *e, enum code code, const struct w
 	return PACE_FAILING;
 }
 
+/* What the next report hangs on. */
+struct mark {
+	enum code code, pending;
+	bool graced;
+};
+
+static struct mark mark_of(const struct fact *f)
+{
+	return (struct mark){f->code, f->pending, f->graced};
+}
+
+static bool is_news(const struct mark *was, const struct fact *now)
+{
+	return was->code != now->code || was->pending != now->pending || was->graced != now->graced;
+}
+
 static enum pace put_one(struct ledger *l, const struct probe *p, unsigned slot,
                          const struct observation *o, unsigned confirm, usec_t uptime,
                          bool *ret_bad)
@@ -143,21 +159,26 @@ static enum pace put_one(struct ledger *l, const struct probe *p, unsigned slot,
 	struct ledger_entry *e = find(l, p, slot, o);
 	struct words w;
 	enum code code = judge(p, o, &w);
+	enum pace pace;
+	struct mark was;
 
 	if (!e) {
 		if (l->n == LEDGER_MAX)
 			return PACE_CALM;
 		e = &l->entries[l->n++];
 		*e = (struct ledger_entry){.probe = p, .slot = slot};
+		l->news = true;
 	}
+	l->news |= e->fact.latest.outcome != o->outcome;
 	e->fact.latest = *o;
 	if (o->outcome == OUTCOME_UNKNOWN)
 		return PACE_CALM; /* see put_blind() */
 	e->blind_since = 0;
-	if (code == CODE_NONE)
-		return note_good(e);
-	*ret_bad = true;
-	return note_bad(e, code, &w, confirm, uptime);
+	was = mark_of(&e->fact);
+	*ret_bad |= code != CODE_NONE;
+	pace = code == CODE_NONE ? note_good(e) : note_bad(e, code, &w, confirm, uptime);
+	l->news |= is_news(&was, &e->fact);
+	return pace;
 }
 
 /* What could not be told because the same run found something in its place, such as TLS when there
@@ -167,9 +188,15 @@ static enum pace put_blind(struct ledger *l, const struct probe *p, unsigned slo
 {
 	struct ledger_entry *e = find(l, p, slot, o);
 
+	enum pace pace;
+	struct mark was;
+
 	if (o->outcome != OUTCOME_UNKNOWN || !e)
 		return PACE_CALM;
-	return bad ? note_good(e) : note_blind(e, o->at);
+	was = mark_of(&e->fact);
+	pace = bad ? note_good(e) : note_blind(e, o->at);
+	l->news |= is_news(&was, &e->fact);
+	return pace;
 }
 
 static bool seen_again(const struct ledger_entry *e, const struct observation *seen, size_t n)
@@ -193,8 +220,10 @@ enum pace ledger_put(struct ledger *l, const struct probe *p, unsigned slot,
 	for (size_t i = 0; i < l->n; i++) {
 		struct ledger_entry *e = &l->entries[i];
 
-		if (whole && e->probe == p && e->slot == slot && !seen_again(e, seen, n))
+		if (whole && e->probe == p && e->slot == slot && !seen_again(e, seen, n)) {
+			l->news = true;
 			continue;
+		}
 		if (kept != i)
 			l->entries[kept] = *e;
 		kept++;

@@ -34,6 +34,8 @@ struct ledger_entry {
 };
 
 struct ledger {
+	bool news; /* a look was not like the one before it, or was judged anew: the reader takes it
+	              back */
 	size_t n;
 	struct ledger_entry entries[LEDGER_MAX];
 };

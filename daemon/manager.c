@@ -23,6 +23,8 @@ static const usec_t write_early = 6 * USEC_PER_SEC;
 static const usec_t write_retry = 5 * USEC_PER_SEC;
 /* Events come in bursts (a directory is written file by file): look once they are over. */
 static const usec_t wake_delay = 20 * USEC_PER_MSEC;
+/* What is as it was can wait for the looks that are under way: one pass for all of them. */
+static const usec_t pass_delay = 100 * USEC_PER_MSEC;
 
 struct slot {
 	struct manager *manager;
@@ -58,7 +60,8 @@ struct manager {
 	struct netlink *netlink;
 	struct bus *bus;
 	struct journal *log_reader;
-	sd_event_source *timer, *pass, *deadline;
+	sd_event_source *timer, *pass, *pass_later, *deadline;
+	bool pass_waits; /* for pass_later */
 	size_t n_slots, n_watches;
 	struct slot slots[SLOTS_MAX];
 	struct watch watches[PROBES_MAX * PROBE_WATCH_MAX];
@@ -428,6 +431,9 @@ static void pass(struct manager *m)
 	uint32_t again;
 	usec_t due;
 
+	m->ledger.news = m->pass_waits = false;
+	(void) sd_event_source_set_enabled(m->pass, SD_EVENT_OFF);
+	(void) sd_event_source_set_enabled(m->pass_later, SD_EVENT_OFF);
 	pass_make(&m->passes, &m->ledger, &in, &d, &again);
 	/* not what a whole fleet looks at: a network that heals, heals for thousands at once */
 	for (size_t i = 0; probes[i]; i++)
@@ -455,10 +461,52 @@ static void pass(struct manager *m)
 		state_save(m, now);
 }
 
+static bool is_looking(const struct manager *m)
+{
+	for (size_t i = 0; i < m->n_slots; i++)
+		if (m->slots[i].run)
+			return true;
+	return false;
+}
+
+/* What other looks that are under way may still change, unless something has changed already. */
+static bool can_wait(const struct manager *m)
+{
+	return m->context.mode == SCHEDULE_DAEMON && !m->ledger.news && is_looking(m);
+}
+
+static void pass_soon(struct manager *m)
+{
+	if (m->pass_waits)
+		return;
+	m->pass_waits = true;
+	(void) sd_event_source_set_time_relative(m->pass_later, pass_delay);
+	(void) sd_event_source_set_enabled(m->pass_later, SD_EVENT_ONESHOT);
+}
+
 static int on_pass(sd_event_source *s, void *userdata)
+{
+	struct manager *m = userdata;
+
+	if (can_wait(m)) /* they began after this was asked for */
+		pass_soon(m);
+	else
+		pass(m);
+	return 0;
+}
+
+static int on_pass_later(sd_event_source *s, uint64_t usec, void *userdata)
 {
 	pass(userdata);
 	return 0;
+}
+
+static void want_pass(struct manager *m)
+{
+	if (can_wait(m))
+		pass_soon(m);
+	else
+		(void) sd_event_source_set_enabled(m->pass, SD_EVENT_ONESHOT);
 }
 
 /* ---- looking ---- */
@@ -534,7 +582,7 @@ static void on_run_done(const struct run_result *result, void *userdata)
 		m->looked[s->probe_index] = true;
 		release_waiting(m, s->probe, now);
 	}
-	(void) sd_event_source_set_enabled(m->pass, SD_EVENT_ONESHOT);
+	want_pass(m);
 	if (m->context.mode == SCHEDULE_CHECK) {
 		ask(m, now);
 		finish_check(m);
@@ -773,6 +821,11 @@ static int add_sources(struct manager *m, const struct manager_options *o)
 	if (r < 0)
 		return r;
 	(void) sd_event_source_set_enabled(m->pass, SD_EVENT_OFF);
+	r = sd_event_add_time(e, &m->pass_later, CLOCK_BOOTTIME, 0, pass_delay / 2, on_pass_later,
+	                      m);
+	if (r < 0)
+		return r;
+	(void) sd_event_source_set_enabled(m->pass_later, SD_EVENT_OFF);
 	if (o->mode == SCHEDULE_CHECK)
 		return sd_event_add_time_relative(e, &m->deadline, CLOCK_BOOTTIME, o->timeout, 1000,
 		                                  on_check_deadline, m);
@@ -912,6 +965,7 @@ struct manager *manager_free(struct manager *m)
 		free(m->memory[i]);
 	sd_event_source_disable_unref(m->timer);
 	sd_event_source_disable_unref(m->pass);
+	sd_event_source_disable_unref(m->pass_later);
 	sd_event_source_disable_unref(m->deadline);
 	free(m->unsaid);
 	netlink_free(m->netlink);

@@ -924,7 +924,7 @@ const struct probe probe_bootstrap = {
 		"data, "
 		"and the time left to register",
 	.layer = LAYER_BOOTSTRAP,
-	.every = 20 * USEC_PER_SEC,
+	.every = 30 * USEC_PER_SEC,
 	.failing = 20 * USEC_PER_SEC, /* the units wake it */
 	.timeout = 8 * USEC_PER_SEC,
 	.after = "imds", /* whether this is EC2 */

@@ -1071,7 +1071,7 @@ const struct probe probe_ipamd_log = {
 	.what = "what ipamd, its plugin and the network policy agent log: the last error of each "
 		"kind, while nothing later contradicts it",
 	.layer = LAYER_CNI,
-	.every = 5 * USEC_PER_SEC,
+	.every = 15 * USEC_PER_SEC,
 	.failing = 5 * USEC_PER_SEC,
 	.retry = USEC_PER_SEC,
 	.timeout = 15 * USEC_PER_SEC,

@@ -1258,7 +1258,8 @@ const struct probe probe_kubelet = {
 		"it "
 		"says in the journal",
 	.layer = LAYER_KUBELET,
-	.every = 10 * USEC_PER_SEC,
+	.every = 15 * USEC_PER_SEC,
+	.failing = 5 * USEC_PER_SEC,
 	.retry = 2 * USEC_PER_SEC,
 	.timeout = 10 * USEC_PER_SEC,
 	.grace = 180 * USEC_PER_SEC, /* nodeadm starts it after cloud-init is through */

@@ -593,7 +593,8 @@ const struct probe probe_lifecycle = {
 	.what = "what metadata announces: spot interruption, rebalance, maintenance, scale-in; and "
 		"whether the boot before ended by a shutdown",
 	.layer = LAYER_LIFECYCLE,
-	.every = 10 * USEC_PER_SEC,
+	.every = 15 * USEC_PER_SEC,
+	.failing = 5 * USEC_PER_SEC,
 	.timeout = 6 * USEC_PER_SEC,
 	.after = "imds",
 	.state_size = sizeof(struct state),

@@ -1069,7 +1069,8 @@ const struct probe probe_runtime = {
 	.what = "whether containerd answers CRI and is ready, its sandbox image, and pulls that a "
 		"registry refused",
 	.layer = LAYER_RUNTIME,
-	.every = 10 * USEC_PER_SEC, /* one CRI Status each */
+	.every = 15 * USEC_PER_SEC, /* one CRI Status each */
+	.failing = 5 * USEC_PER_SEC,
 	.retry = USEC_PER_SEC,
 	.timeout = 9 * USEC_PER_SEC,
 	.after = "imds", /* whether this is EC2 decides what the absence of Kubernetes means */

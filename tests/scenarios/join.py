@@ -476,7 +476,7 @@ def _(w):
     d = quick(w)
     at_stage(d, "bootstrapping", w.uptime)
     seq = d.status()["seq"]
-    d.wait("many passes", lambda: d.status()["seq"] > seq + 20, timeout=40)
+    d.wait("many passes", lambda: d.status()["seq"] > seq + 6, timeout=60)
     at_stage(d, "bootstrapping", w.uptime)
 
 
@@ -531,7 +531,7 @@ def _(w):
     d = quick(w)
     d.wait_state("healthy", timeout=40)
     seq = d.status()["seq"]
-    d.wait("many passes", lambda: d.status()["seq"] > seq + 20, timeout=40)
+    d.wait("many passes", lambda: d.status()["seq"] > seq + 6, timeout=60)
     s = d.status()
     assert s["verdict"]["state"] == "healthy" and s["verdict"]["deadline_s"] is None and not alarms(d), (
         s["verdict"], alarms(d))
@@ -675,7 +675,7 @@ for _name in ("sound", "refused", "user-data", "proxy", "malformed"):
         d = quick(w)
         d.wait_status("a verdict", lambda s: s["verdict"]["state"] not in ("starting", "blind") or s["seq"] > 15, timeout=60)
         seq = d.status()["seq"]
-        d.wait("more passes", lambda: d.status()["seq"] > seq + 3, timeout=40)
+        d.wait("more passes", lambda: d.status()["seq"] > seq + 2, timeout=40)
         search_outputs(w, d, bad)
         assert d.stop() == 0
         search_outputs(w, d, bad)

@@ -848,7 +848,7 @@ static void scale_ups(void)
 	ok(life.alarms == 0 && life.n_events == 0 && healthy_at_the_end());
 	live(&more, "machine-10");
 	tell(&more);
-	expect(CODE_AddressLimitReached, HOUR + S(60), S(15), HOUR + S(1200), S(30));
+	expect(CODE_AddressLimitReached, HOUR + S(60), S(20), HOUR + S(1200), S(30));
 	ok(healthy_at_the_end() && life.alarms == 1);
 	e = first(CODE_AddressLimitReached, false, 0);
 	ok(e && e->at >= HOUR + S(1200)); /* five minutes after it was felt last */
