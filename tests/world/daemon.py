@@ -131,6 +131,13 @@ class Daemon:
 
     # ---- waiting: short polls, never longer than the thing waited for ----
 
+    def live(self, seconds):
+        """So long, taking in what comes."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.poll(max(0.0, min(0.5, end - time.monotonic())))
+            assert self.process.poll() is None, "the daemon ended: %s" % self.log[-1500:]
+
     def wait(self, what, test, timeout=15.0, step=0.01):
         """Until test() is true; returns what it returned. TimeoutError with what was last known."""
         end = time.monotonic() + timeout
