@@ -259,6 +259,29 @@ def _(w):
     w.api_not_ready()
 
 
+@daemon("join/kubelet-connection-dead")
+def _(w):
+    """A NAT gateway forgot one of kubelet's two connections: what is sent on it is lost, and new ones work. It is said
+    after the 45 s in which a kubelet finds that out by itself, and taken back when kubelet has let go of it."""
+    idle, dead = w.kubelet_connection(), w.kubelet_connection()
+    began = time.monotonic()
+    w.kubelet_connection_dead(dead)
+    d = quick(w)
+    d.wait_state("healthy", timeout=30)
+    e = raised(w, d, "KubeletConnectionDead", timeout=75)
+    took, found = e.at - began, json.loads(e["NODEWHY_EVIDENCE"])
+    assert 60 <= took < 75, "said after %.0f s" % took
+    assert found["local_port"] == dead.getsockname()[1] and found["silent_s"] >= 60, found
+    assert [x[1] for x in alarms(d)] == ["KubeletConnectionDead"], alarms(d)
+    s = d.wait_root("KubeletConnectionDead")
+    assert s["verdict"]["state"] == "broken" and "systemctl restart kubelet" in s["verdict"]["remedy"], s["verdict"]
+    dead.close()
+    cleared(d, "KubeletConnectionDead")
+    d.wait_state("healthy", timeout=10)
+    idle.close()
+    assert d.stop() == 0
+
+
 # ---- runtime and images: C002, C004, C042 ----
 
 @broken("join/C002-runtime-hangs", "RuntimeUnresponsive", {
