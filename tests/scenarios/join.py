@@ -318,6 +318,31 @@ def _(w):
     w.image_pull_denied()
 
 
+def no_denied_endpoint(w, report, fail):
+    if any(p["name"] == "runtime" and p["aspect"] == "layer" for p in report["probes"]):
+        fail("S3 is accused")
+
+
+for _version in ("v2", "v3"):
+    @degraded("join/s3-endpoint-policy-" + _version, "EndpointDenied", {
+        "EndpointDenied": None, "ImagePullDenied": "EndpointDenied"}, subject="s3", world={"containerd": _version},
+        more=says("app:1", "403", "manifest"))
+    def _(w):
+        """Everything answers, the manifest comes, its layers do not: the policy of the VPC endpoint for S3."""
+        w.image_layers_denied()
+
+    @degraded("join/registry-refuses-layers-" + _version, "ImagePullDenied", world={"containerd": _version},
+              more=no_denied_endpoint)
+    def _(w):
+        """It is the registry itself that says no: nothing is known of S3."""
+        w.image_layers_denied(by_ecr=True)
+
+
+@degraded("join/registry-forbids", "ImagePullDenied", more=no_denied_endpoint)
+def _(w):
+    w.image_pull_denied(403)
+
+
 @broken("join/containerd-fails", "RuntimeDown", more=says("exit-code"))
 def _(w):
     w.containerd_down()

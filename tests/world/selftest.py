@@ -1210,6 +1210,8 @@ def test_node_runtime():
            [("journal", "failed to get sandbox image")])
     for status_, text in ((401, "no basic auth credentials"), (403, "403 Forbidden")):
         breaks("image_pull_denied", {}, [("journal", text)], args=(status_,))
+    for options, text in (({}, "layer-bucket.s3.us-west-2.amazonaws.com"), ({"containerd": "v2"}, "/v2/app/blobs/sha256:")):
+        breaks("image_layers_denied", {}, [("journal", text)], world=options)
     breaks("sandbox_image_unit_failed", {"units": lambda u: (u["sandbox-image.service"], u["kubelet.service"]) == (
         FAILED, DEAD), "images": lambda i: cri.PAUSE not in i}, [("journal", "Dependency failed for Kubernetes Kubelet")],
         world={"al2": True, "containerd": "v2"})
