@@ -12,6 +12,7 @@
 /* An image that was there is looked for once a minute: only garbage collection takes it away. */
 #define IMAGE_VALID    (55 * USEC_PER_SEC)
 #define DEFAULT_SOCKET "/run/containerd/containerd.sock"
+#define CONTAINERD     "containerd.service"
 
 enum {
 	PATH_BYTES = 256,
@@ -42,6 +43,7 @@ struct memory {
 	usec_t image_at;
 	char cursor[JOURNAL_CURSOR_MAX];
 	struct pull pulls[PULLS_MAX];
+	bool ran; /* containerd, since boot: systemd forgets a unit that nothing refers to */
 	char plugin_error[TEXT_BYTES]; /* why the CRI plugin was not loaded; "" not said */
 };
 
@@ -372,6 +374,8 @@ static void on_line(struct run *r, const struct journal_entry *e, uintptr_t tag)
 	const struct state *s = run_state(r);
 	struct pull p;
 
+	m->ran = m->ran ||
+	         (strcmp(e->unit, CONTAINERD) == 0 && strcmp(e->identifier, "systemd") != 0);
 	note_plugin(m, e->message);
 	switch (read_line(e->message, &p)) {
 	case LINE_PULLED:
@@ -480,11 +484,12 @@ static void tell_quiet(struct run *r, enum outcome outcome, const char *why)
  * NULL: it is to be judged. */
 static const char *excuse(struct run *r, const struct state *s, enum outcome *ret)
 {
+	const struct memory *m = run_memory(r);
 	const struct unit_seen *u = &s->unit;
 	bool known = u->error == 0 && strcmp(u->load, "not-found") != 0;
 
 	*ret = OUTCOME_SKIPPED;
-	if (known && u->never_started) {
+	if (known && u->never_started && !m->ran) {
 		/* not by our Node object: that outlives a reboot */
 		bool over = s->bootstrap.error == 0 && !s->bootstrap.never_started &&
 		            s->bootstrap.status == 0 &&
@@ -514,6 +519,7 @@ static void tell_status(struct run *r, struct state *s, struct memory *m)
 	const char *why = NULL;
 
 	if (serves(a)) {
+		m->ran = true;
 		tell_ready(r, m, a);
 		return;
 	}
@@ -730,7 +736,7 @@ static void on_unit(struct run *r, const struct bus_reply *reply, uintptr_t whic
 
 static void ask_unit(struct run *r, uintptr_t which)
 {
-	static const char *const names[] = {[UNIT_RUNTIME] = "containerd.service",
+	static const char *const names[] = {[UNIT_RUNTIME] = CONTAINERD,
 	                                    [UNIT_BOOTSTRAP] = "nodeadm-run.service",
 	                                    [UNIT_PULLER] = "sandbox-image.service"};
 	struct state *s = run_state(r);
@@ -980,7 +986,7 @@ static void ask_version(struct run *r)
 
 static int start(struct run *r)
 {
-	static const char *const units[] = {"containerd.service", "kubelet.service",
+	static const char *const units[] = {CONTAINERD, "kubelet.service",
 	                                    "snap.kubelet-eks.daemon.service", NULL};
 	struct state *s = run_state(r);
 	struct memory *m = run_memory(r);
@@ -1136,7 +1142,7 @@ const struct probe probe_runtime = {
 	.after = "imds", /* whether this is EC2 decides what the absence of Kubernetes means */
 	.state_size = sizeof(struct state),
 	.memory_size = sizeof(struct memory),
-	.units = {"containerd.service"},
+	.units = {CONTAINERD},
 	.grace = 120 * USEC_PER_SEC, /* bootstrap starts it, then loads its images */
 	.start = start,
 	.judge = judge,

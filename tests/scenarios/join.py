@@ -358,6 +358,37 @@ def _(w):
     w.kubelet_stopped()
 
 
+@broken("join/kubelet-stopped-and-forgotten", "KubeletInactive", subject="kubelet.service",
+        more=says("it ran earlier in this boot"))
+def _(w):
+    """systemd forgets a unit that has ended and that nothing refers to: kubelet's own lines tell that it ran."""
+    w.kubelet_forgotten()
+
+
+@broken("join/kubelet-forgotten-after-a-failed-nodeadm", "KubeletInactive", subject="kubelet.service")
+def _(w):
+    """nodeadm-run had started kubelet before it failed at something else: it is not what keeps this node away."""
+    w.unit("nodeadm-run.service", active="failed", result="exit-code", end="run-done")
+    w.kubelet_forgotten()
+
+
+@broken("join/kubelet-forgotten-without-user-data", "KubeletInactive", subject="kubelet.service", world={"al2": True})
+def _(w):
+    """An image of somebody's own, whose kubelet another unit started: its user data has nothing to say. Its Node object
+    was deleted meanwhile."""
+    w.user_data("")
+    w.api_node(404)
+    w.kubelet_forgotten()
+
+
+@broken("join/containerd-forgotten", "RuntimeDown")
+def _(w):
+    """The same of containerd, on an image where no nodeadm-run tells that bootstrap is over."""
+    w.containerd_down()
+    w.unit("containerd.service", **w.never_started("containerd.service"))
+    w.unit("nodeadm-run.service", load="not-found")
+
+
 # ---- kubelet's certificate: C024 ----
 
 @degraded("join/C024-serving-certificate", "ServingCertificatePending", more=says("internal_error"))

@@ -505,6 +505,32 @@ static void hear(struct run *r, const char *line)
 	w.lines = NULL;
 }
 
+/* Stopped, and forgotten by systemd: its own lines tell that it ran, systemd's that it could not.
+ */
+static void test_forgotten(struct run *r)
+{
+	static const struct cri refused[] = {{"/", OUTCOME_REFUSED, ECONNREFUSED}, {0}};
+	static const struct unit u = {.name = "containerd.service",
+	                              .load = "loaded",
+	                              .active = "inactive",
+	                              .sub = "dead",
+	                              .result = "success"};
+
+	w.cri = refused;
+	w.units = &u;
+	w.n_units = 1;
+	ok(look(r) == CODE_NONE && is(r, "", OUTCOME_SKIPPED));
+	hear(r, "time=\"2026-11-30T21:00:00Z\" level=info msg=\"Stop CRI service\"");
+	ok(fake_judge(r, &tested_runtime, "") == CODE_RuntimeDown);
+	forget(r);
+	w.cri = healthy; /* or it was seen to serve */
+	ok(look(r) == CODE_NONE && is(r, "", OUTCOME_OK));
+	w.cri = refused;
+	ok(look(r) == CODE_RuntimeDown);
+	w.n_units = 0;
+	forget(r);
+}
+
 static enum code pull(struct run *r)
 {
 	return fake_judge(r, &tested_runtime, "pull");
@@ -692,6 +718,7 @@ int main(void)
 	test_plugin(r);
 	test_unit(r);
 	test_socket(r);
+	test_forgotten(r);
 	test_image(r);
 	test_pulls(r);
 	test_no_node(r);

@@ -227,6 +227,14 @@ class NodeFaults(host.Host):
                           MESSAGE_ID="9d1aaa27d60140bd96365438aad20286")
         return self._kubelet_stopped(active="inactive", ago=60)
 
+    @fault
+    def kubelet_forgotten(self):
+        """The same; and systemd has forgotten the unit, as one that has ended and that nothing refers to: it looks as if
+        it had never been started in this boot."""
+        self.systemd_says("kubelet.service", "Stopped kubelet.service - Kubernetes Kubelet.", 60,
+                          MESSAGE_ID="9d1aaa27d60140bd96365438aad20286")
+        return self._kubelet_stopped()
+
     def kubelet_repeats(self, *lines, every=10, since=300):
         """The same lines of kubelet, (level, source, text), again and again until now."""
         for ago in range(int(min(since, max(0, self.uptime() - self.moment("kubelet") - 1))), 0, -every):

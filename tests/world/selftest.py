@@ -1190,6 +1190,7 @@ def test_node_kubelet():
         w.unit_proxy("http://10.0.9.9:3128", "localhost")
         tap.equal(unit_says(w, "kubelet.service", "Environment")[0][-1], "NO_PROXY=localhost", "unit_proxy(): Environment")
     breaks("kubelet_stopped", {"units": unit_is("kubelet.service", *DEAD), "healthz": 7}, [("journal", "Stopped kubelet")])
+    breaks("kubelet_forgotten", {"units": unit_is("kubelet.service", *DEAD), "healthz": 7}, [("journal", "Stopped kubelet")])
     unregistered = {"files": lacks(CONF, "run/aws-node/ipam.json"), "ipamd": 7}
     for name, text in (("kubelet_unauthorized", 'err="Unauthorized"'), ("kubelet_forbidden", "is not allowed to modify node"),
                        ("kubelet_nameless", 'User \\"system:node:\\"'),
