@@ -5,6 +5,7 @@ answer, so that the finding needs both."""
 
 import json
 import os
+import re
 import time
 
 from world import cni, metadata
@@ -421,6 +422,76 @@ def _(w):
 def _(w):
     w.aws_node_absent()
     w.api_not_ready()
+
+
+# ---- the role of this boot ----
+
+SPARING = "[Probe credentials]\nIntervalSec=8\n"    # three requests each, of the 60 a minute that nodewhy allows itself
+
+
+def a_life(w, change=None):
+    """One daemon, from its start through some looks at the credentials to its end; returns its last status and alarms."""
+    def looks():
+        return len([r for r in w.imds.requests if re.search(r"/iam/security-credentials/.", r[2])])
+
+    began = looks()
+    d = quick(w, SPARING)
+    d.wait("a look at the credentials", lambda: looks() > began, timeout=30)
+    if change:
+        change()
+    began = looks()
+    d.wait("more of them", lambda: looks() > began + 1, timeout=30)
+    said = d.status(), alarms(d)
+    assert d.stop() == 0
+    return said
+
+
+@daemon("join/role-replaced")
+def _(w):
+    """Somebody gave the instance another profile while nodewhy was not running: the cluster does not know its role. Then
+    the old one is given back."""
+    assert not a_life(w)[1]
+    backs = [w.role_replaced(), w.api_node(401)]
+    d = quick(w, SPARING)
+    e = raised(w, d, "RoleReplaced", timeout=40)
+    found = json.loads(e["NODEWHY_EVIDENCE"])
+    assert (found["was"], found["role"]) == (w.role, "another-role"), found
+    s = d.wait_status("the 401 explained", lambda s: [f["because"] for f in s["findings"] if f["layer"] == "identity"] == [
+        "RoleReplaced"], timeout=60)
+    assert s["verdict"]["root"] == "RoleReplaced" and s["verdict"]["state"] == "broken", s["verdict"]
+    assert "role is another-role now, was world-node-role" in s["verdict"]["summary"], s["verdict"]
+    assert {c["type"] for c in s["conditions"] if c["status"] == "True"} == {"InstanceCredentialsProblem"}, s["conditions"]
+    for back in backs:
+        back()
+    cleared(d, "RoleReplaced", timeout=40)
+    d.wait_state("healthy", timeout=90)
+    assert d.stop() == 0
+
+
+@daemon("join/role-replaced-as-it-runs")
+def _(w):
+    d = quick(w, SPARING)
+    d.wait_state("healthy", timeout=40)
+    w.role_replaced()
+    raised(w, d, "RoleReplaced", timeout=40)
+    d.wait_root("RoleReplaced")
+    assert d.stop() == 0
+
+
+@daemon("join/credentials-rotated-between-lives")
+def _(w):
+    """New keys of the same role, as they run and while nobody looks; then a boot with another role, which is whatever the
+    node was set up with."""
+    assert not a_life(w, w.credentials_rotated)[1]
+    w.credentials_rotated()
+    assert not a_life(w)[1]
+    w.role_replaced()
+    w.tree.boot_id = "5b3e1f7c-9a2d-4c68-8e0f-1d7a6b4c2e90"
+    w.tree.write("proc/sys/kernel/random/boot_id", w.tree.boot_id + "\n")
+    status, said = a_life(w)
+    assert not said and status["verdict"]["root"] is None, (said, status["verdict"])
+    got = [p for p in status["probes"] if p["name"] == "credentials"]
+    assert [p["evidence"].get("role") for p in got] == ["another-role"], got
 
 
 # ---- a boot, step by step ----
