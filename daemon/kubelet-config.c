@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kubelet-config.h"
+#include "yamldoc.h"
 
 enum { CONFIG_BYTES = 1 << 20, PATH_BYTES = NAME_BYTES_MAX * 2 };
 
 static const char base[] = "/etc/kubernetes/kubelet/config.json",
 		  drop_ins[] = "/etc/kubernetes/kubelet/config.json.d",
-		  older[] = "/etc/kubernetes/kubelet/kubelet-config.json";
+		  older[] = "/etc/kubernetes/kubelet/kubelet-config.json",
+		  yaml[] = "/etc/kubernetes/kubelet/config";
 
 static bool read_part(const struct files *f, const char *path, kubelet_config_t part,
                       void *userdata)
 {
 	_cleanup_(freep) char *text = NULL;
-	json_t *j;
+	json_t *j = NULL;
 	size_t len;
 	bool good;
 
 	if (file_read(f, path, CONFIG_BYTES, &text, &len) < 0)
 		return false;
-	j = json_loadb(text, len, 0, NULL);
+	if (path == yaml)
+		(void) yamldoc_json(text, len, &j);
+	else
+		j = json_loadb(text, len, 0, NULL);
 	good = json_is_object(j);
 	if (good)
 		part(j, path, userdata);
@@ -45,7 +50,7 @@ static void read_drop_ins(const struct files *f, kubelet_config_t part, void *us
 bool kubelet_config_read(const struct files *f, kubelet_config_t part, void *userdata)
 {
 	if (!read_part(f, base, part, userdata))
-		return read_part(f, older, part, userdata);
+		return read_part(f, older, part, userdata) || read_part(f, yaml, part, userdata);
 	read_drop_ins(f, part, userdata);
 	return true;
 }

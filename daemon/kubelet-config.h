@@ -10,7 +10,7 @@
 typedef void (*kubelet_config_t)(const json_t *part, const char *path, void *userdata);
 
 /* Hands over every part in order: config.json, then config.json.d/ *.conf in lexical order
- * (AL2023), else kubelet-config.json (AL2). A part that is no JSON is passed over. False when there
- * is no configuration that can be read: kubelet may keep it elsewhere (Bottlerocket's is YAML).
- * Source: facts of amazon-eks-ami; kubelet's --config-dir. */
+ * (AL2023), else kubelet-config.json (AL2), else config (Bottlerocket, which is YAML). A part that
+ * is none is passed over. False when there is no configuration that can be read.
+ * Source: facts of amazon-eks-ami and of Bottlerocket; kubelet's --config-dir. */
 bool kubelet_config_read(const struct files *f, kubelet_config_t part, void *userdata);

@@ -675,6 +675,26 @@ def _(w):
     hybrid(w)
 
 
+@broken("join/hybrid-api-server-drops", "ApiServerTimeout", more=says("no connection in"))
+def _(w):
+    """The VPN of the site is down."""
+    hybrid(w)
+    w.api_drop()
+    w.kubelet_api_timeout()
+
+
+@broken("join/hybrid-kubelet-stopped", "KubeletInactive", subject="kubelet.service")
+def _(w):
+    hybrid(w)
+    w.kubelet_stopped()
+
+
+@broken("join/hybrid-containerd-fails", "RuntimeDown")
+def _(w):
+    hybrid(w)
+    w.containerd_down()
+
+
 @daemon("join/hybrid-node-runs")
 def _(w):
     hybrid(w)
@@ -687,7 +707,22 @@ def _(w):
         s["verdict"], alarms(d))
 
 
-def bottlerocket(w):
+def lines_of_yaml(value, indent=0):
+    """Block style, as a template writes it: texts in quotes where they need them."""
+    pad = "  " * indent
+    if isinstance(value, list):
+        return [pad + "- " + json.dumps(x) for x in value]
+    out = []
+    for k, v in value.items():
+        if isinstance(v, (dict, list)):
+            out += ["%s%s:" % (pad, k)] + lines_of_yaml(v, indent + isinstance(v, dict))
+        else:
+            out.append("%s%s: %s" % (pad, k, v if isinstance(v, str) and re.fullmatch(r"[A-Za-z/][\w./]*", v)
+                                     else json.dumps(v)))
+    return out
+
+
+def bottlerocket(w, max_pods=None):
     """Bottlerocket (facts 2.9): paths of its own, no nodeadm, no unit that AL2023 has but kubelet and containerd."""
     t = w.tree
     t.write("etc/os-release", 'NAME=Bottlerocket\nID=bottlerocket\nVERSION_ID=1.39.0\n')
@@ -698,7 +733,8 @@ def bottlerocket(w):
             t.take(gone)
     kubelet["resolvConf"] = "/run/netdog/resolv.conf"
     t.write("run/netdog/resolv.conf", t.read("etc/resolv.conf"))
-    t.write("etc/kubernetes/kubelet/config", json.dumps(kubelet))       # YAML, of which JSON is a part
+    kubelet["maxPods"] = max_pods or kubelet["maxPods"]
+    t.write("etc/kubernetes/kubelet/config", "---\n" + "\n".join(lines_of_yaml(kubelet)) + "\n")
     t.write("etc/kubernetes/kubelet/kubeconfig", kubeconfig)
     t.write("etc/kubernetes/kubelet/env", "NODE_IP=%s\n" % w.enis[0].ipv4)
     t.write("usr/share/eks/eni-max-pods", "m5.large 29\n")
@@ -718,13 +754,70 @@ def knows_cluster(w, report, fail):
             fail("%s: %s" % (probe, got))
 
 
-sound("join/bottlerocket", more=knows_cluster, pods=2)(bottlerocket)
+def reads_yaml(w, report, fail):
+    """maxPods and clusterDNS stand in kubelet's YAML alone; that bootstrap asked EKS, in no file."""
+    knows_cluster(w, report, fail)
+    if report["network"]["max_pods"] != w.max_pods:
+        fail("maxPods %r, not %d" % (report["network"]["max_pods"], w.max_pods))
+    got = {(p["name"], p["aspect"], p["subject"] or ""): p for p in report["probes"]}
+    service = [p for p in report["probes"] if p["name"] == "apiserver" and p["aspect"] == "service"]
+    if [(p["outcome"], p["evidence"].get("address")) for p in service] != [("ok", "172.20.0.1")]:
+        fail("the service address: %s" % service)
+    if got.get(("endpoint", "tcp", "eks"), {}).get("outcome") != "ok":
+        fail("EKS was not looked at: %s" % [k for k in got if k[0] == "endpoint"])
+
+
+sound("join/bottlerocket", more=reads_yaml, pods=2, max_pods=17)(bottlerocket)
+
+
+@scenario("join/bottlerocket-young", ("healthy", "starting"), {}, exit=0, world={"uptime": 100})
+def _(w):
+    """It has not registered yet: no unit of AL2023's is missed, and its user data is no MIME."""
+    bottlerocket(w)
+    w.api_node(404)
+    w._aws_node_gone(ever=True)
+    w._no_cni_yet()
 
 
 @broken("join/bottlerocket-ca-empty", "ClusterCaInvalid", subject="/etc/kubernetes/pki/ca.crt")
 def _(w):
     bottlerocket(w)
     w.cluster_ca("")
+
+
+@broken("join/bottlerocket-role-not-mapped", "NodeRoleNotMapped", more=says("401", "world-node-role"))
+def _(w):
+    bottlerocket(w)
+    w.api_node(401)
+
+
+@broken("join/bottlerocket-eks-endpoint-drops", "EndpointTimeout", {
+    "EndpointTimeout": None, "KubeletInactive": "EndpointTimeout"}, subject="eks", world=NEVER, maybe=UNCONFIGURED)
+def _(w):
+    """Its bootstrap asks EKS for the cluster, and gets no answer: there is neither kubeconfig nor kubelet yet."""
+    bottlerocket(w)
+    w._never_registered()
+    w._aws_node_gone(ever=True)
+    w._no_cni_yet()
+    w._kubelet_stopped()
+    w.journal_file.lines = [x for x in w.journal_file.lines if x[1].get("_SYSTEMD_UNIT") != "kubelet.service"]
+    w.tree.take("etc/kubernetes/kubelet/kubeconfig")
+    w.endpoint_drop("eks")
+
+
+@degraded("join/bottlerocket-max-pods", "MaxPodsExceedsCapacity", {
+    "MaxPodsExceedsCapacity": None, "AddressLimitReached": "MaxPodsExceedsCapacity"}, more=says("110", "29"),
+    world={"enis": 3, "pods": 27})
+def _(w):
+    """C016: by its YAML alone kubelet may run more pods than there are addresses."""
+    bottlerocket(w, max_pods=110)
+    w.eni_limit_reached()
+
+
+@degraded("join/bottlerocket-service-address", "ServiceAddressUnreachable", more=says("172.20.0.1:443"))
+def _(w):
+    bottlerocket(w)
+    w.service_address_dead()
 
 
 # ---- what a healthy node costs others ----
