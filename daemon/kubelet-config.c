@@ -54,3 +54,46 @@ bool kubelet_config_read(const struct files *f, kubelet_config_t part, void *use
 	read_drop_ins(f, part, userdata);
 	return true;
 }
+
+/* ---- its arguments ---- */
+
+static bool last_value(const char *text, const char *name, char *ret, size_t size)
+{
+	size_t n = strlen(name);
+	bool found = false;
+
+	for (const char *at = strstr(text, name); at; at = strstr(at + 1, name)) {
+		const char *value = at + n;
+		size_t len;
+
+		if (*value != '=' && *value != ' ')
+			continue;
+		len = strcspn(++value, " \t\r\n\"'\\");
+		if (len >= size)
+			continue;
+		memcpy(ret, value, len);
+		ret[len] = 0;
+		found = true;
+	}
+	return found;
+}
+
+const char *kubelet_argument(const struct files *f, const char *name, char *ret, size_t size)
+{
+	/* in the order in which they come on its command line */
+	static const char *const paths[] = {
+		"/etc/systemd/system/kubelet.service.d/10-kubelet-args.conf",
+		"/etc/systemd/system/kubelet.service.d/30-kubelet-extra-args.conf",
+		"/etc/eks/kubelet/environment"};
+	const char *where = NULL;
+
+	for (size_t i = 0; i < ELEMENTS(paths); i++) {
+		_cleanup_(freep) char *text = NULL;
+		size_t len;
+
+		if (file_read(f, paths[i], CONFIG_BYTES, &text, &len) == 0 &&
+		    last_value(text, name, ret, size))
+			where = paths[i];
+	}
+	return where;
+}

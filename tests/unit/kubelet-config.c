@@ -97,12 +97,49 @@ static void test_yaml(void)
 	   is_json("", "") && is_json("\xff", "") && is_json("*x", ""));
 }
 
+static bool argument_is(const char *name, const char *want, const char *where)
+{
+	struct files *f = NULL;
+	char value[16] = "?";
+	const char *from;
+
+	if (files_new(&f, root) < 0)
+		return false;
+	from = kubelet_argument(f, name, value, sizeof(value));
+	files_free(f);
+	if (!from)
+		return !where;
+	return where && strstr(from, where) && strcmp(value, want) == 0;
+}
+
+static void test_arguments(void)
+{
+	static const char dir[] = "/etc/systemd/system/kubelet.service.d/";
+	char path[128];
+
+	ok(argument_is("--max-pods", "", NULL));
+	(void) text_format(path, sizeof(path), "%s10-kubelet-args.conf", dir);
+	put(path, "[Service]\nEnvironment='KUBELET_ARGS=--node-ip=10.0.1.5 --max-pods=17'\n");
+	ok(argument_is("--max-pods", "17", "10-kubelet-args.conf"));
+	(void) text_format(path, sizeof(path), "%s30-kubelet-extra-args.conf", dir);
+	put(path, "[Service]\nEnvironment='KUBELET_EXTRA_ARGS=--max-pods 20 --max-pods=30'\n");
+	ok(argument_is("--max-pods", "30", "30-kubelet-extra-args.conf"));
+	ok(argument_is("--node-ip", "10.0.1.5", "10-kubelet-args.conf"));
+	ok(argument_is("--max", "", NULL) && argument_is("--node", "", NULL));
+	put("/etc/eks/kubelet/environment",
+	    "NODEADM_KUBELET_ARGS=\"--max-pods-x=1 --resolv-conf= --node-ip=0123456789abcdef\"\n");
+	ok(argument_is("--resolv-conf", "", "environment"));
+	ok(argument_is("--max-pods", "30", "30-kubelet-extra-args.conf"));
+	ok(argument_is("--node-ip", "10.0.1.5", "10-kubelet-args.conf")); /* one that fits */
+}
+
 int main(void)
 {
 	test_yaml();
 	(void) text_format(root, sizeof(root), "/tmp/kubelet-config-XXXXXX");
 	if (!mkdtemp(root))
 		return 1;
+	test_arguments();
 	ok(!reads("") && !seen[0]);
 	put("/etc/kubernetes/kubelet/config.json.d/10-a.conf", "{\"n\": 2}"); /* of nothing */
 	ok(!reads("") && !seen[0]);

@@ -418,6 +418,8 @@ def test_dns_faults():
                ((0, [], True), (0, w.endpoints["ec2"], False)))
         stub = lambda: (ask(server=STUB), ask()[0])  # noqa: E731
         during(w, "stub_dead", stub, ("ECONNREFUSED", 0))
+        given = lambda: "resolvConf" in json.loads(w.tree.read("etc/kubernetes/kubelet/config.json"))  # noqa: E731
+        during(w, "pods_get_stub", given, False)
         during(w, "stub_dead", stub, ("timeout", 0), silent=True)
         conf = lambda: w.tree.exists("etc/resolv.conf") and w.tree.read("etc/resolv.conf")  # noqa: E731
         during(w, "resolv_absent", conf, False)
