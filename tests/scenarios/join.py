@@ -825,7 +825,7 @@ def _(w):
 @daemon("join/budgets", enis=2, pods=5)
 def _(w):
     """At the default intervals, over more than a minute: no call of EC2's API, at most one of STS, one look at the
-    own Node a minute, one CRI Status in 10 s."""
+    own Node a minute, one CRI Status in 10 s. What the intervals of the probes add up to in a day: tests/unit/schedule.c."""
     d = w.daemon()
     d.wait_notified("READY=1", timeout=20)
     d.wait_state("healthy", timeout=60)
@@ -836,10 +836,13 @@ def _(w):
     assert w.tls["sts"].signed <= 1, "%d calls of STS" % w.tls["sts"].signed
     own = [r for r in w.api.requests if "/api/v1/nodes/" in r[1]]
     assert 1 <= len(own) <= 1 + took // 60 + 1, "%d looks at the Node in %d s" % (len(own), took)
+    # Two looks at livez and one by the service address before each has come to its own grid, and the Node object.
+    assert 2 <= len(w.api.requests) <= 5, "%d calls of the API server in %d s" % (len(w.api.requests), took)
+    assert len([r for r in w.api.requests if r[0] > d.started + 40]) <= 1, w.api.requests
     late = [r for r in own if r[0] > d.started + 30]
     assert len(late) <= 1, "%d looks at the Node in the last half minute" % len(late)
     status = [c for c in w.cri.server.calls if c.endswith("RuntimeService/Status")]
-    assert len(status) <= took / 10 + 2, "%d CRI Status in %d s" % (len(status), took)
+    assert 3 <= len(status) <= took / 10 + 2, "%d CRI Status in %d s" % (len(status), took)
     assert len(w.imds.requests) <= 60 * (1 + took // 60), "%d of metadata" % len(w.imds.requests)
     assert not alarms(d) and d.status()["verdict"]["state"] == "healthy", alarms(d)
     assert d.stop() == 0
