@@ -6,6 +6,7 @@ answer, so that the finding needs both."""
 import json
 import os
 import re
+import subprocess
 import time
 
 from world import cni, metadata
@@ -926,6 +927,59 @@ for _name in ("sound", "refused", "user-data", "proxy", "malformed"):
         assert d.stop() == 0
         search_outputs(w, d, bad)
         assert not bad, "; ".join(bad[:5])
+
+
+def in_memory(pid):
+    """Which markers, or a token for the cluster, stand in what the process can write to."""
+    found = set()
+    with open("/proc/%d/maps" % pid) as maps, open("/proc/%d/mem" % pid, "rb", 0) as mem:
+        for line in maps:
+            start, end, mode, name = re.match(r"(\w+)-(\w+) (\S+) \S+ \S+ \S+\s*(.*)", line).groups()
+            if not mode.startswith("rw") or name.startswith("[v"):
+                continue
+            mem.seek(int(start, 16))
+            try:
+                data = mem.read(int(end, 16) - int(start, 16))
+            except OSError:         # gone meanwhile
+                continue
+            found |= {m for m in MARKERS + [b"k8s-aws-v1."] if m in data}
+    return found
+
+
+@daemon("join/secrets-not-in-memory")
+def _(w):
+    """Credentials and tokens live in one look: between two of them the daemon's memory holds none, what libcurl and
+    OpenSSL keep included, and be it that STS quotes them in a refusal."""
+    assert in_memory(os.getpid()) >= set(MARKERS), "the search finds nothing"
+    d = quick(w, SPARING, "[Probe sts]\nIntervalSec=7\n")
+    for code in ("SignatureDoesNotMatch", "AccessDenied", None):
+        signed = w.tls["sts"].signed
+        heal = code and w.sts_refuses(code, message="The Canonical String for this request should have been 'POST / x-amz-"
+                                      "security-token:s3cr3tSessionTokenOfTheWorld ASIAEXAMPLEEXAMPLE12'")
+        d.wait("calls of STS", lambda: w.tls["sts"].signed > signed, timeout=30)
+        d.wait("nothing is left of %s" % code, lambda: not in_memory(d.process.pid), timeout=10, step=0.1)
+        if heal:
+            heal()
+    assert w.api.tokens, "the API server was not asked"
+    assert d.stop() == 0
+
+
+@daemon("join/secrets-not-in-core-dumps")
+def _(w):
+    """The kernel says whom it would not dump by giving all of /proc/PID to root."""
+    w.imds_slow(300)
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    for argv, owner in ((["sleep", "5"], 65534), ([w.binary(), "check", "--root", w.root], 0)):
+        p = subprocess.Popen(w.node.argv(nobody + argv), env=w.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        end, seen = time.monotonic() + 3, None
+        while p.poll() is None and time.monotonic() < end and seen != owner:
+            with open("/proc/%d/comm" % p.pid) as f:
+                if f.read().strip() == os.path.basename(argv[0]):
+                    seen = os.stat("/proc/%d/environ" % p.pid).st_uid
+            time.sleep(0.01)
+        p.kill()
+        p.wait()
+        assert seen == owner, "%s: /proc/PID is of uid %s" % (argv[0], seen)
 
 
 # ---- proxies ----
