@@ -5,13 +5,11 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <stdarg.h>
-#include <yaml.h>
 
 #include "kubeconfig.h"
+#include "yamldoc.h"
 
-/* A kubeconfig nests eight deep. The scanner's work grows with the depth of each token, so the
- * depth is looked at before the whole is loaded. */
-enum { DEPTH_MAX = 32, BASE64_MAX = KUBECONFIG_CA_MAX / 3 * 4 + 4096 };
+enum { BASE64_MAX = KUBECONFIG_CA_MAX / 3 * 4 + 4096 };
 
 const char *const kubeconfig_paths[] = {
 	"/var/lib/kubelet/kubeconfig",
@@ -34,98 +32,6 @@ static int _printf_(2, 3) fail(const struct reader *rd, const char *format, ...)
 	(void) text_vformat(rd->error, rd->error_size, format, ap);
 	va_end(ap);
 	return -EBADMSG;
-}
-
-/* ---- libyaml ---- */
-
-/* What the parser holds of the text may be a token or a key. */
-static void parser_done(yaml_parser_t *p)
-{
-	if (p->raw_buffer.start)
-		explicit_bzero(p->raw_buffer.start,
-		               (size_t) (p->raw_buffer.end - p->raw_buffer.start));
-	if (p->buffer.start)
-		explicit_bzero(p->buffer.start, (size_t) (p->buffer.end - p->buffer.start));
-	yaml_parser_delete(p);
-}
-
-static void document_done(yaml_document_t *d)
-{
-	for (yaml_node_t *n = d->nodes.start; n < d->nodes.top; n++)
-		if (n->type == YAML_SCALAR_NODE)
-			explicit_bzero(n->data.scalar.value, n->data.scalar.length);
-	yaml_document_delete(d);
-}
-
-static int parser_error(const struct reader *rd, const yaml_parser_t *p)
-{
-	if (p->error == YAML_MEMORY_ERROR)
-		return -ENOMEM;
-	return fail(rd, "line %zu: %s", p->problem_mark.line + 1,
-	            p->problem ? p->problem : "not YAML");
-}
-
-static int parser_open(yaml_parser_t *p, const char *text, size_t len)
-{
-	if (!yaml_parser_initialize(p)) {
-		yaml_parser_delete(p);
-		return -ENOMEM;
-	}
-	yaml_parser_set_input_string(p, (const unsigned char *) text, len);
-	return 0;
-}
-
-static int depth_of(yaml_event_type_t type)
-{
-	if (type == YAML_MAPPING_START_EVENT || type == YAML_SEQUENCE_START_EVENT)
-		return 1;
-	return type == YAML_MAPPING_END_EVENT || type == YAML_SEQUENCE_END_EVENT ? -1 : 0;
-}
-
-static int check_depth(const struct reader *rd, const char *text, size_t len)
-{
-	yaml_parser_t p;
-	int depth = 0, r;
-
-	r = parser_open(&p, text, len);
-	if (r < 0)
-		return r;
-	for (bool end = false; r == 0 && !end;) {
-		yaml_event_t e;
-
-		if (!yaml_parser_parse(&p, &e)) {
-			r = parser_error(rd, &p);
-			break;
-		}
-		depth += depth_of(e.type);
-		if (depth > DEPTH_MAX)
-			r = fail(rd, "line %zu: nested too deeply", e.start_mark.line + 1);
-		end = e.type == YAML_STREAM_END_EVENT || e.type == YAML_DOCUMENT_END_EVENT;
-		if (e.type == YAML_SCALAR_EVENT)
-			explicit_bzero(e.data.scalar.value, e.data.scalar.length);
-		yaml_event_delete(&e);
-	}
-	parser_done(&p);
-	return r;
-}
-
-/* Aliases come out as references to the one node: nothing is expanded, and as lookups below go to a
- * fixed depth, a node that holds itself is harmless. */
-static int load(const struct reader *rd, const char *text, size_t len, yaml_document_t *ret)
-{
-	yaml_parser_t p;
-	int r;
-
-	r = check_depth(rd, text, len);
-	if (r < 0)
-		return r;
-	r = parser_open(&p, text, len);
-	if (r < 0)
-		return r;
-	if (!yaml_parser_load(&p, ret))
-		r = parser_error(rd, &p);
-	parser_done(&p);
-	return r;
 }
 
 /* ---- lookups; each takes NULL for what is not there ---- */
@@ -335,11 +241,11 @@ int kubeconfig_parse(const char *text, size_t len, struct kubeconfig *ret, char 
 
 	if (len > KUBECONFIG_FILE_MAX)
 		return fail(&rd, "longer than %d bytes", KUBECONFIG_FILE_MAX);
-	r = load(&rd, text, len, &doc);
+	r = yamldoc_load(text, len, &doc, ret_error, error_size);
 	if (r < 0)
 		return r;
 	r = take_all(&rd, &k);
-	document_done(&doc);
+	yamldoc_done(&doc);
 	if (r < 0)
 		kubeconfig_done(&k);
 	else

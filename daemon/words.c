@@ -872,18 +872,18 @@ static const struct explanation explanations[_CODE_MAX][_LANGUAGE_MAX] = {
 		[LANGUAGE_EN] = {
 			.title = "The policy of a VPC endpoint refuses this node",
 			.means = "{subject} is reached and the call is refused by the endpoint's policy, not by the role's own policy.",
-			.decided = "A signed call answered with a denial that names the VPC endpoint policy; for s3, a recent image pull that failed with AccessDenied.",
+			.decided = "A signed call answered with a denial that names the VPC endpoint policy; for s3, a recent image pull whose manifest came and whose layers were refused with 403, and not by the registry.",
 			.confused = "IpamdUnauthorized and ImagePullDenied are the role's own permissions. Through a NAT gateway no endpoint policy applies.",
 			.otherwise = "s3: image layers cannot be fetched and pods stay in ImagePullBackOff. ec2: aws-node fails. Every node behind the endpoint is alike.",
-			.type = "aws ec2 describe-vpc-endpoints --region {region} --query 'VpcEndpoints[].[ServiceName,PolicyDocument]'\naws ec2 modify-vpc-endpoint --region {region} --vpc-endpoint-id VPCE_ID --policy-document file://policy.json\njournalctl -b -u containerd -u kubelet | grep -i AccessDenied | tail -n 5",
+			.type = "aws ec2 describe-vpc-endpoints --region {region} --query 'VpcEndpoints[].[ServiceName,PolicyDocument]'\naws ec2 modify-vpc-endpoint --region {region} --vpc-endpoint-id VPCE_ID --policy-document file://policy.json\njournalctl -b -u containerd | grep -o -e layer-bucket.s3 -e blobs/sha256:.*403 | tail -n 5",
 		},
 		[LANGUAGE_KO] = {
 			.title = "VPC 엔드포인트 정책이 이 노드를 거부합니다",
 			.means = "{subject}에 닿기는 하지만 역할의 권한이 아니라 엔드포인트 정책이 호출을 거부합니다.",
-			.decided = "서명한 호출의 거부 응답에 VPC 엔드포인트 정책이 언급되었거나, s3의 경우 최근 이미지 pull이 AccessDenied로 실패했습니다.",
+			.decided = "서명한 호출의 거부 응답에 VPC 엔드포인트 정책이 언급되었거나, s3의 경우 최근 이미지 pull에서 매니페스트는 받았지만 레이어가 레지스트리가 아닌 곳의 403으로 거부되었습니다.",
 			.confused = "IpamdUnauthorized와 ImagePullDenied는 역할 자체의 권한 문제입니다. NAT로 나가는 트래픽에는 엔드포인트 정책이 적용되지 않습니다.",
 			.otherwise = "s3면 이미지 레이어를 받지 못해 ImagePullBackOff, ec2면 aws-node가 실패합니다. 같은 엔드포인트 뒤의 노드가 모두 그렇습니다.",
-			.type = "aws ec2 describe-vpc-endpoints --region {region} --query 'VpcEndpoints[].[ServiceName,PolicyDocument]'\naws ec2 modify-vpc-endpoint --region {region} --vpc-endpoint-id VPCE_ID --policy-document file://policy.json\njournalctl -b -u containerd -u kubelet | grep -i AccessDenied | tail -n 5",
+			.type = "aws ec2 describe-vpc-endpoints --region {region} --query 'VpcEndpoints[].[ServiceName,PolicyDocument]'\naws ec2 modify-vpc-endpoint --region {region} --vpc-endpoint-id VPCE_ID --policy-document file://policy.json\njournalctl -b -u containerd | grep -o -e layer-bucket.s3 -e blobs/sha256:.*403 | tail -n 5",
 		},
 	},
 	[CODE_ProxyMisconfigured] = {

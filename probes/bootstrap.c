@@ -11,6 +11,7 @@ enum {
 	USERDATA_BYTES = 65536, /* EC2 takes 16 KiB */
 	ENTRIES_MAX = 500,
 	READINGS_MAX = 8,
+	PAST_MAX = 50,   /* of kubelet's first lines since boot */
 	ERROR_MAX = 142, /* two texts of evidence */
 	LINE_BYTES = 1024,
 	WORTH_SAYING_S = 60,      /* that it is still running */
@@ -27,6 +28,8 @@ enum unit_id { CONFIG, RUN, CLOUD_INIT, CLOUD_FINAL, N_BOOT, KUBELET = N_BOOT, S
 static const char *const unit_names[N_UNITS] = {
 	"nodeadm-config.service", "nodeadm-run.service", "cloud-init.service",
 	"cloud-final.service",    "kubelet.service",     "snap.kubelet-eks.daemon.service"};
+static const char *const kubelet_units[] = {"kubelet.service", "snap.kubelet-eks.daemon.service",
+                                            NULL};
 static const char *const journal_units[N_BOOT + 1] = {"nodeadm-config.service",
                                                       "nodeadm-run.service", "cloud-init.service",
                                                       "cloud-final.service", NULL};
@@ -53,6 +56,7 @@ struct memory {
 	usec_t stub_at;           /* bootstrap.sh said that it is gone; 0: it did not */
 	char retrying[48];        /* the call that nodeadm makes again and again */
 	unsigned retries;
+	bool kubelet_ran; /* since boot: systemd may have forgotten it */
 	bool shape_known, no_userdata;
 	struct userdata_shape shape;
 	usec_t ask_again; /* for the user data, when it could not be had */
@@ -68,6 +72,7 @@ struct look {
 
 struct state {
 	struct look units[N_UNITS];
+	char cursor[JOURNAL_CURSOR_MAX]; /* for kubelet's first lines */
 	unsigned pending, readings;
 	int bus_error, journal_error;
 	bool nodeadm;      /* else cloud-init makes the node */
@@ -293,11 +298,13 @@ static enum unit_id which_unit(const struct state *s)
 
 static void understand(struct run *r)
 {
+	struct memory *m = run_memory(r);
 	struct state *s = run_state(r);
 
 	s->nodeadm = !in_phase(s, CONFIG, NOT_HERE) || !in_phase(s, RUN, NOT_HERE);
 	s->eks = s->nodeadm || exists(r, "/etc/eks");
-	s->launched = s->units[KUBELET].ran || s->units[SNAP].ran;
+	m->kubelet_ran = m->kubelet_ran || s->units[KUBELET].ran || s->units[SNAP].ran;
+	s->launched = m->kubelet_ran;
 	s->unit = which_unit(s);
 }
 
@@ -750,13 +757,48 @@ static bool lines_matter(struct run *r)
 	                                        running_s(r, &s->units[s->unit]) >= WORTH_SAYING_S);
 }
 
-static void after_units(struct run *r)
+static void after_past(struct run *r)
 {
-	understand(r);
+	struct state *s = run_state(r);
+
+	s->launched = ((const struct memory *) run_memory(r))->kubelet_ran;
 	if (lines_matter(r))
 		read_journal(r);
 	else
 		after_journal(r);
+}
+
+static void on_past_line(struct run *r, const struct journal_entry *e, uintptr_t tag)
+{
+	struct memory *m = run_memory(r);
+
+	m->kubelet_ran = m->kubelet_ran || strcmp(e->identifier, "systemd") != 0;
+}
+
+static void on_past(struct run *r, const struct journal_end *e, uintptr_t tag)
+{
+	after_past(r);
+}
+
+/* systemd forgets a unit that has ended and that nothing refers to, as kubelet's on AL2023: then it
+ * looks as if it had never been started, and its own first lines alone tell that it was. */
+static bool past_matters(struct run *r)
+{
+	const struct state *s = run_state(r);
+	bool waits = in_phase(s, KUBELET, WAITING) || in_phase(s, SNAP, WAITING);
+
+	return !s->bus_error && s->eks && !s->launched && waits &&
+	       (in_phase(s, s->unit, BROKEN) || waits_for_nobody(s));
+}
+
+static void after_units(struct run *r)
+{
+	static const struct journal_query q = {.units = kubelet_units, .entries_max = PAST_MAX};
+	struct state *s = run_state(r);
+
+	understand(r);
+	if (!past_matters(r) || run_journal(r, &q, s->cursor, on_past_line, on_past, 0) < 0)
+		after_past(r);
 }
 
 static void on_unit(struct run *r, const struct bus_reply *reply, uintptr_t tag)

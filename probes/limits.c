@@ -4,7 +4,7 @@
 
 #include "probe.h"
 
-enum { CONFIG_BYTES = 1 << 20, KUBELET_DEFAULT_MAX_PODS = 110, MAX_PODS_MAX = 1 << 20 };
+enum { KUBELET_DEFAULT_MAX_PODS = 110, MAX_PODS_MAX = 1 << 20 };
 
 struct state {
 	int max_pods; /* -1: not known */
@@ -28,42 +28,20 @@ static void on_config(const json_t *part, const char *path, void *userdata)
 		set_max_pods(userdata, json_integer_value(n), path);
 }
 
-/* --max-pods=N or --max-pods N; the last one wins, as with kubelet itself. */
-static void read_arguments(struct run *r, const char *path)
-{
-	static const char name[] = "--max-pods";
-	const char *text;
-	size_t len;
-
-	if (run_read(r, path, CONFIG_BYTES, &text, &len) < 0)
-		return;
-	for (const char *at = strstr(text, name); at; at = strstr(at + 1, name)) {
-		const char *value = at + sizeof(name) - 1;
-		char digits[12] = {0};
-		uint64_t n;
-		size_t k;
-
-		if (*value != '=' && *value != ' ')
-			continue;
-		k = strspn(++value, "0123456789");
-		if (k == 0 || k >= sizeof(digits))
-			continue;
-		memcpy(digits, value, k);
-		if (text_to_uint(digits, 1, MAX_PODS_MAX, &n) == 0)
-			set_max_pods(run_state(r), (int64_t) n, path);
-	}
-}
-
 /* Later places override earlier ones; the command line overrides the files. */
 static void find_max_pods(struct run *r)
 {
 	struct state *s = run_state(r);
+	const char *from;
+	char value[12];
 	bool configured;
+	uint64_t n;
 
 	s->max_pods = -1;
 	configured = kubelet_config_read(run_files(r), on_config, s);
-	read_arguments(r, "/etc/systemd/system/kubelet.service.d/10-kubelet-args.conf");
-	read_arguments(r, "/etc/eks/kubelet/environment");
+	from = kubelet_argument(run_files(r), "--max-pods", value, sizeof(value));
+	if (from && text_to_uint(value, 1, MAX_PODS_MAX, &n) == 0)
+		set_max_pods(s, (int64_t) n, from);
 	if (configured && s->max_pods < 0)
 		set_max_pods(s, KUBELET_DEFAULT_MAX_PODS, "kubelet's default");
 }

@@ -12,6 +12,7 @@
 /* An image that was there is looked for once a minute: only garbage collection takes it away. */
 #define IMAGE_VALID    (55 * USEC_PER_SEC)
 #define DEFAULT_SOCKET "/run/containerd/containerd.sock"
+#define CONTAINERD     "containerd.service"
 
 enum {
 	PATH_BYTES = 256,
@@ -27,6 +28,7 @@ struct pull {
 	char image[IMAGE_BYTES]; /* "": a free place */
 	char why[TEXT_BYTES];
 	int status; /* 401 or 403; 0: it failed, and was not refused */
+	bool layer; /* it is a layer that was refused, by S3: the registry let the node in */
 	usec_t at;  /* CLOCK_BOOTTIME of the last line */
 	int64_t seen;
 };
@@ -41,6 +43,7 @@ struct memory {
 	usec_t image_at;
 	char cursor[JOURNAL_CURSOR_MAX];
 	struct pull pulls[PULLS_MAX];
+	bool ran; /* containerd, since boot: systemd forgets a unit that nothing refers to */
 	char plugin_error[TEXT_BYTES]; /* why the CRI plugin was not loaded; "" not said */
 };
 
@@ -224,6 +227,30 @@ static int refusal(const char *line)
 	return 0;
 }
 
+static bool is_s3(const char *host)
+{
+	size_t n = strcspn(host, "/:?\" ");
+
+	return memmem(host, n, ".s3.", 4) || memmem(host, n, ".s3-", 4);
+}
+
+/* ECR redirects to S3 for a layer. containerd 2 names whom it asked at last; 1 names the registry,
+ * and quotes its message where the refusal has one: S3 has none that a registry's client reads. */
+static bool is_layer(const char *line)
+{
+	static const char last[] = "request to https://",
+			  first[] = "unexpected status code https://";
+	const char *p = strstr(line, last), *blob, *end;
+
+	if (p)
+		return is_s3(p + strlen(last)) && strstr(p, ": 403 Forbidden");
+	p = strstr(line, first);
+	blob = p ? strstr(p, "/blobs/sha256:") : NULL;
+	end = blob ? strstr(blob, ": 403 Forbidden") : NULL;
+	return end && !memchr(blob, ' ', (size_t) (end - blob)) &&
+	       strncmp(end + strlen(": 403 Forbidden"), " - Server message", 17) != 0;
+}
+
 /* The last part of the chain of reasons that ends with the quote: what went wrong at the bottom. */
 static void last_reason(char *dst, size_t size, const char *line)
 {
@@ -270,6 +297,7 @@ static enum line read_line(const char *line, struct pull *ret)
 		if (!quoted(line, failed[i], ret->image, sizeof(ret->image)))
 			continue;
 		ret->status = refusal(line);
+		ret->layer = is_layer(line);
 		last_reason(ret->why, sizeof(ret->why), line);
 		return LINE_FAILED;
 	}
@@ -346,6 +374,8 @@ static void on_line(struct run *r, const struct journal_entry *e, uintptr_t tag)
 	const struct state *s = run_state(r);
 	struct pull p;
 
+	m->ran = m->ran ||
+	         (strcmp(e->unit, CONTAINERD) == 0 && strcmp(e->identifier, "systemd") != 0);
 	note_plugin(m, e->message);
 	switch (read_line(e->message, &p)) {
 	case LINE_PULLED:
@@ -454,11 +484,12 @@ static void tell_quiet(struct run *r, enum outcome outcome, const char *why)
  * NULL: it is to be judged. */
 static const char *excuse(struct run *r, const struct state *s, enum outcome *ret)
 {
+	const struct memory *m = run_memory(r);
 	const struct unit_seen *u = &s->unit;
 	bool known = u->error == 0 && strcmp(u->load, "not-found") != 0;
 
 	*ret = OUTCOME_SKIPPED;
-	if (known && u->never_started) {
+	if (known && u->never_started && !m->ran) {
 		/* not by our Node object: that outlives a reboot */
 		bool over = s->bootstrap.error == 0 && !s->bootstrap.never_started &&
 		            s->bootstrap.status == 0 &&
@@ -488,6 +519,7 @@ static void tell_status(struct run *r, struct state *s, struct memory *m)
 	const char *why = NULL;
 
 	if (serves(a)) {
+		m->ran = true;
 		tell_ready(r, m, a);
 		return;
 	}
@@ -572,19 +604,51 @@ static void tell_image(struct run *r, const struct state *s, const struct memory
 	                   !failed && !local && p ? p->why : "");
 }
 
-static void tell_pulls(struct run *r, const struct state *s, const struct memory *m)
+/* The refusal that came last; layer: of those by S3. */
+static const struct pull *last_refusal(const struct memory *m, bool layer, usec_t now)
 {
-	const struct pull *worst = NULL;
-	usec_t now = run_now(r), age;
-	struct observation *o;
+	const struct pull *last = NULL;
 
 	for (size_t i = 0; i < PULLS_MAX; i++) {
 		const struct pull *p = &m->pulls[i];
 
-		if (p->image[0] && p->status && now < p->at + PULL_VALID &&
-		    (!worst || p->at > worst->at))
-			worst = p;
+		if (p->image[0] && p->status && now < p->at + PULL_VALID && (p->layer || !layer) &&
+		    (!last || p->at > last->at))
+			last = p;
 	}
+	return last;
+}
+
+static void tell_refusal(struct run *r, const struct pull *p, struct observation *o)
+{
+	usec_t now = run_now(r), age = now > p->at ? now - p->at : 0;
+
+	observation_number(o, "http_status", p->status);
+	observation_text(o, "image", "%s", short_name(p->image));
+	observation_text(o, "why", "%s", p->why);
+	observation_number(o, "age_s", (int64_t) (age / USEC_PER_SEC));
+	observation_number(o, "seen", p->seen);
+}
+
+/* An unsigned request to S3 is always refused: only who has a signed link to a layer can tell. */
+static void tell_layers(struct run *r, const struct memory *m)
+{
+	const struct pull *p = last_refusal(m, true, run_now(r));
+	struct observation *o;
+
+	if (!p)
+		return;
+	o = run_observe(r, LAYER_ENDPOINT, "layer", "s3", OUTCOME_DENIED, p->status);
+	tell_refusal(r, p, o);
+	observation_detail(o, "layers of %s: %s by s3, though the registry gave its manifest",
+	                   short_name(p->image), p->why);
+}
+
+static void tell_pulls(struct run *r, const struct state *s, const struct memory *m)
+{
+	const struct pull *worst = last_refusal(m, false, run_now(r));
+	struct observation *o;
+
 	if (!worst) {
 		o = run_observe(r, LAYER_RUNTIME, "pull", "",
 		                s->journal_error ? OUTCOME_UNKNOWN : OUTCOME_OK, 0);
@@ -595,13 +659,9 @@ static void tell_pulls(struct run *r, const struct state *s, const struct memory
 			observation_detail(o, "no pull of the node's own was refused");
 		return;
 	}
-	age = now > worst->at ? now - worst->at : 0;
+	tell_layers(r, m);
 	o = run_observe(r, LAYER_RUNTIME, "pull", "ecr.dkr", OUTCOME_DENIED, worst->status);
-	observation_number(o, "http_status", worst->status);
-	observation_text(o, "image", "%s", short_name(worst->image));
-	observation_text(o, "why", "%s", worst->why);
-	observation_number(o, "age_s", (int64_t) (age / USEC_PER_SEC));
-	observation_number(o, "seen", worst->seen);
+	tell_refusal(r, worst, o);
 	observation_detail(o, "pull of %s: %s", short_name(worst->image), worst->why);
 }
 
@@ -676,7 +736,7 @@ static void on_unit(struct run *r, const struct bus_reply *reply, uintptr_t whic
 
 static void ask_unit(struct run *r, uintptr_t which)
 {
-	static const char *const names[] = {[UNIT_RUNTIME] = "containerd.service",
+	static const char *const names[] = {[UNIT_RUNTIME] = CONTAINERD,
 	                                    [UNIT_BOOTSTRAP] = "nodeadm-run.service",
 	                                    [UNIT_PULLER] = "sandbox-image.service"};
 	struct state *s = run_state(r);
@@ -926,7 +986,7 @@ static void ask_version(struct run *r)
 
 static int start(struct run *r)
 {
-	static const char *const units[] = {"containerd.service", "kubelet.service",
+	static const char *const units[] = {CONTAINERD, "kubelet.service",
 	                                    "snap.kubelet-eks.daemon.service", NULL};
 	struct state *s = run_state(r);
 	struct memory *m = run_memory(r);
@@ -1038,10 +1098,15 @@ static enum code judge_pull(const struct observation *o, struct words *ret)
 {
 	const char *image = evidence_get_text(o, "image"), *why = evidence_get_text(o, "why");
 	int64_t age = evidence_number(o, "age_s", -1), seen = evidence_number(o, "seen", 0);
+	bool layer = o->layer == LAYER_ENDPOINT;
 	char *s = ret->summary;
 
-	(void) text_format(s, SUMMARY_MAX, "pull of %s: ", image[0] ? image : "an image");
-	if (why[0])
+	(void) text_format(s, SUMMARY_MAX, "%s of %s: ", layer ? "layers" : "pull",
+	                   image[0] ? image : "an image");
+	if (layer)
+		(void) text_append(s, SUMMARY_MAX,
+		                   "HTTP %d by s3, though the registry gave the manifest", o->code);
+	else if (why[0])
 		(void) text_append(s, SUMMARY_MAX, "%s", why);
 	else
 		(void) text_append(s, SUMMARY_MAX, "refused with %d", o->code);
@@ -1049,7 +1114,7 @@ static enum code judge_pull(const struct observation *o, struct words *ret)
 		(void) text_append(s, SUMMARY_MAX, ", %d s ago", (int) age);
 	if (seen > 1)
 		(void) text_append(s, SUMMARY_MAX, ", %d times", (int) seen);
-	return CODE_ImagePullDenied;
+	return layer ? CODE_EndpointDenied : CODE_ImagePullDenied;
 }
 
 static enum code judge(const struct observation *o, struct words *ret)
@@ -1061,7 +1126,9 @@ static enum code judge(const struct observation *o, struct words *ret)
 		return judge_status(o, ret);
 	if (strcmp(o->aspect, "image") == 0)
 		return judge_image(o, ret);
-	return strcmp(o->aspect, "pull") == 0 ? judge_pull(o, ret) : CODE_NONE;
+	if (strcmp(o->aspect, "pull") == 0 || strcmp(o->aspect, "layer") == 0)
+		return judge_pull(o, ret);
+	return CODE_NONE;
 }
 
 const struct probe probe_runtime = {
@@ -1076,10 +1143,10 @@ const struct probe probe_runtime = {
 	.after = "imds", /* whether this is EC2 decides what the absence of Kubernetes means */
 	.state_size = sizeof(struct state),
 	.memory_size = sizeof(struct memory),
-	.units = {"containerd.service"},
+	.units = {CONTAINERD},
 	.grace = 120 * USEC_PER_SEC, /* bootstrap starts it, then loads its images */
 	.start = start,
 	.judge = judge,
 	.codes = {CODE_RuntimeDown, CODE_RuntimePluginMissing, CODE_RuntimeUnresponsive,
-                  CODE_SandboxImageMissing, CODE_ImagePullDenied},
+                  CODE_SandboxImageMissing, CODE_ImagePullDenied, CODE_EndpointDenied},
 };

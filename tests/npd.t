@@ -22,9 +22,11 @@ import urllib.request
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(HERE)
 sys.path.insert(0, HERE)
+import gobuild  # noqa: E402
 
-MODULE, VERSION, SUM = "k8s.io/node-problem-detector", "v1.36.0", "h1:2Dxx80GmUiEplFZbdIPKp3VIeuP7RY1hvtEzbRZVkiY="
-TAGS = "journald,disable_stackdriver_exporter"
+DETECTOR = gobuild.Program(
+    "k8s.io/node-problem-detector", "v1.36.0", "h1:2Dxx80GmUiEplFZbdIPKp3VIeuP7RY1hvtEzbRZVkiY=", "./cmd/nodeproblemdetector",
+    tags="journald,disable_stackdriver_exporter", cgo=True)
 INTERVAL = 2
 # An interval, what the hooks of one round take, node-problem-detector's own second between two writes, a busy machine.
 WITHIN = INTERVAL + 1 + 3
@@ -49,67 +51,6 @@ class Tap:
 def skip(why):
     print(f"1..0 # SKIP {why}")
     return 0
-
-
-# ---- node-problem-detector itself: built once ----
-
-class NotHere(Exception):
-    pass
-
-
-def go(*argv, fails="", **options):
-    """What go prints. fails: why there is nothing to test with then; without it, a failure is one of the test."""
-    r = subprocess.run(["nice", *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-    if r.returncode != 0:
-        last = " ".join((r.stderr.strip() or r.stdout.strip()).splitlines()[-1:])
-        raise NotHere(f"{fails}: {last}") if fails else RuntimeError(f"{argv}: {r.stderr[-3000:]}")
-    return r.stdout
-
-
-def download(program, module, env, cwd):
-    return json.loads(go(program, "mod", "download", "-json", module, fails="no module proxy", env=env, cwd=cwd))
-
-
-def toolchain(wanted, env, cwd):
-    """Go before 1.21 does not fetch the Go that a module asks for, but can fetch it as the module that it is. It is then
-    made ready as a newer go would, and env for it."""
-    arch = go("go", "env", "GOARCH", env=env).strip()
-    d = download("go", f"golang.org/toolchain@v0.0.1-go{wanted}.linux-{arch}", dict(env, GOFLAGS=""), cwd)["Dir"]
-    for folder, _, names in os.walk(d):
-        for name in names:
-            path = os.path.join(folder, name)
-            if name == "_go.mod":
-                shutil.copy(path, os.path.join(folder, "go.mod"))
-            elif os.path.relpath(folder, d).startswith(("bin", "pkg/tool")):
-                os.chmod(path, 0o755)
-    env["GOROOT"] = d
-    return d + "/bin/go"
-
-
-def build(keep):
-    path = os.path.join(keep, f"node-problem-detector-{VERSION}")
-    if os.path.exists(path):
-        return path
-    if not shutil.which("go"):
-        raise NotHere("Go is not installed")
-    began = time.monotonic()
-    os.makedirs(keep, exist_ok=True)
-    env = dict(os.environ, GOTOOLCHAIN="auto", CGO_ENABLED="1", GOFLAGS="-buildvcs=false -trimpath -mod=readonly")
-    with tempfile.TemporaryDirectory() as away:
-        had = download("go", f"{MODULE}@{VERSION}", dict(env, GOFLAGS=""), away)
-        if had["Sum"] != SUM:
-            raise RuntimeError(f"{MODULE}@{VERSION} is another: {had['Sum']}")
-        with open(had["Dir"] + "/go.mod") as f:
-            wanted = re.search(r"(?m)^go (\S+)", f.read())[1]
-        program = "go"
-        if tuple(map(int, re.search(r"go(\d+)\.(\d+)", go("go", "version", env=env, cwd=away)).groups())) < (1, 21):
-            program = toolchain(wanted, env, away)
-    package = "./cmd/nodeproblemdetector"
-    go(program, "list", "-deps", "-tags", TAGS, package, fails="no module proxy", env=env, cwd=had["Dir"])
-    go(program, "build", "-tags", TAGS, "-o", path + ".new", package, env=env, cwd=had["Dir"])
-    os.rename(path + ".new", path)
-    print(f"# built in {time.monotonic() - began:.0f} s")
-    return path
 
 
 # ---- the API server's part ----
@@ -488,8 +429,8 @@ def main():
     if not journal.writer():
         return skip("systemd-journal-remote is not installed")
     try:
-        binary = build(os.path.join(REPOSITORY, "build/npd"))
-    except NotHere as e:
+        binary = DETECTOR.build(os.path.join(REPOSITORY, "build/npd"))
+    except gobuild.NotHere as e:
         return skip(e)
     t = Tap()
     with World(enis=2, pods=4) as w, tempfile.TemporaryDirectory(prefix="nodewhy-npd-") as work:

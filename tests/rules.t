@@ -39,7 +39,7 @@ CLOCKS = set("clock_gettime clock_getres time gettimeofday timespec_get ftime cl
 # What a probe may call of ours beside run_*() and pure functions: reading, through the root that the run gives it.
 READS = set("file_read file_read_line file_list file_each file_read_end file_stat limits_lookup "
             "limits_card_enis containerd_config_read clock_ask_kernel files_is_host file_statvfs "
-            "ethtool_read kubelet_config_read".split())
+            "ethtool_read kubelet_config_read kubelet_argument".split())
 
 
 def pure_external(name):

@@ -570,6 +570,37 @@ def _(w):
     w.dns_drop()
 
 
+for _al2 in (False, True):
+    @degraded("dns/pods-get-the-stub" + ("-al2" if _al2 else ""), "PodResolverLoop", subject="/etc/resolv.conf",
+              world={"stub": "alive", "al2": _al2}, more=says("kubelet's default", "127.0.0.53"))
+    def _(w):
+        """The node resolves by its stub; in a pod 127.0.0.53 is the pod itself."""
+        w.pods_get_stub()
+
+
+@degraded("dns/pods-get-the-stub-by-an-argument", "PodResolverLoop", world={"stub": "alive"},
+          more=says("/etc/eks/kubelet/environment"))
+def _(w):
+    """The argument overrides a sound configuration."""
+    args = w.tree.read("etc/eks/kubelet/environment").decode()
+    w.tree.replace("etc/eks/kubelet/environment", args.replace('ARGS="', 'ARGS="--resolv-conf=/etc/resolv.conf '))
+
+
+@broken("dns/stub-dead-for-pods-too", "ResolverStubDead", world={"stub": "alive"})
+def _(w):
+    """Nobody resolves: that it is the same for pods is not another fault yet."""
+    w.pods_get_stub()
+    w.stub_dead()
+
+
+def pods_get_none(w):
+    config = json.loads(w.tree.read("etc/kubernetes/kubelet/config.json"))
+    w.tree.replace("etc/kubernetes/kubelet/config.json", json.dumps(dict(config, resolvConf="")))
+
+
+sound("dns/pods-get-none", stub="alive")(pods_get_none)
+
+
 @broken("dns/resolv-conf-absent", "ResolverMissing")
 def _(w):
     w.resolv_absent()

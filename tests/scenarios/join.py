@@ -5,6 +5,8 @@ answer, so that the finding needs both."""
 
 import json
 import os
+import re
+import subprocess
 import time
 
 from world import cni, metadata
@@ -259,6 +261,29 @@ def _(w):
     w.api_not_ready()
 
 
+@daemon("join/kubelet-connection-dead")
+def _(w):
+    """A NAT gateway forgot one of kubelet's two connections: what is sent on it is lost, and new ones work. It is said
+    after the 45 s in which a kubelet finds that out by itself, and taken back when kubelet has let go of it."""
+    idle, dead = w.kubelet_connection(), w.kubelet_connection()
+    began = time.monotonic()
+    w.kubelet_connection_dead(dead)
+    d = quick(w)
+    d.wait_state("healthy", timeout=30)
+    e = raised(w, d, "KubeletConnectionDead", timeout=75)
+    took, found = e.at - began, json.loads(e["NODEWHY_EVIDENCE"])
+    assert 60 <= took < 75, "said after %.0f s" % took
+    assert found["local_port"] == dead.getsockname()[1] and found["silent_s"] >= 60, found
+    assert [x[1] for x in alarms(d)] == ["KubeletConnectionDead"], alarms(d)
+    s = d.wait_root("KubeletConnectionDead")
+    assert s["verdict"]["state"] == "broken" and "systemctl restart kubelet" in s["verdict"]["remedy"], s["verdict"]
+    dead.close()
+    cleared(d, "KubeletConnectionDead")
+    d.wait_state("healthy", timeout=10)
+    idle.close()
+    assert d.stop() == 0
+
+
 # ---- runtime and images: C002, C004, C042 ----
 
 @broken("join/C002-runtime-hangs", "RuntimeUnresponsive", {
@@ -295,6 +320,31 @@ def _(w):
     w.image_pull_denied()
 
 
+def no_denied_endpoint(w, report, fail):
+    if any(p["name"] == "runtime" and p["aspect"] == "layer" for p in report["probes"]):
+        fail("S3 is accused")
+
+
+for _version in ("v2", "v3"):
+    @degraded("join/s3-endpoint-policy-" + _version, "EndpointDenied", {
+        "EndpointDenied": None, "ImagePullDenied": "EndpointDenied"}, subject="s3", world={"containerd": _version},
+        more=says("app:1", "403", "manifest"))
+    def _(w):
+        """Everything answers, the manifest comes, its layers do not: the policy of the VPC endpoint for S3."""
+        w.image_layers_denied()
+
+    @degraded("join/registry-refuses-layers-" + _version, "ImagePullDenied", world={"containerd": _version},
+              more=no_denied_endpoint)
+    def _(w):
+        """It is the registry itself that says no: nothing is known of S3."""
+        w.image_layers_denied(by_ecr=True)
+
+
+@degraded("join/registry-forbids", "ImagePullDenied", more=no_denied_endpoint)
+def _(w):
+    w.image_pull_denied(403)
+
+
 @broken("join/containerd-fails", "RuntimeDown", more=says("exit-code"))
 def _(w):
     w.containerd_down()
@@ -308,6 +358,37 @@ def _(w):
 @broken("join/kubelet-stopped", "KubeletInactive", subject="kubelet.service", more=says("stopped"))
 def _(w):
     w.kubelet_stopped()
+
+
+@broken("join/kubelet-stopped-and-forgotten", "KubeletInactive", subject="kubelet.service",
+        more=says("it ran earlier in this boot"))
+def _(w):
+    """systemd forgets a unit that has ended and that nothing refers to: kubelet's own lines tell that it ran."""
+    w.kubelet_forgotten()
+
+
+@broken("join/kubelet-forgotten-after-a-failed-nodeadm", "KubeletInactive", subject="kubelet.service")
+def _(w):
+    """nodeadm-run had started kubelet before it failed at something else: it is not what keeps this node away."""
+    w.unit("nodeadm-run.service", active="failed", result="exit-code", end="run-done")
+    w.kubelet_forgotten()
+
+
+@broken("join/kubelet-forgotten-without-user-data", "KubeletInactive", subject="kubelet.service", world={"al2": True})
+def _(w):
+    """An image of somebody's own, whose kubelet another unit started: its user data has nothing to say. Its Node object
+    was deleted meanwhile."""
+    w.user_data("")
+    w.api_node(404)
+    w.kubelet_forgotten()
+
+
+@broken("join/containerd-forgotten", "RuntimeDown")
+def _(w):
+    """The same of containerd, on an image where no nodeadm-run tells that bootstrap is over."""
+    w.containerd_down()
+    w.unit("containerd.service", **w.never_started("containerd.service"))
+    w.unit("nodeadm-run.service", load="not-found")
 
 
 # ---- kubelet's certificate: C024 ----
@@ -342,6 +423,76 @@ def _(w):
 def _(w):
     w.aws_node_absent()
     w.api_not_ready()
+
+
+# ---- the role of this boot ----
+
+SPARING = "[Probe credentials]\nIntervalSec=8\n"    # three requests each, of the 60 a minute that nodewhy allows itself
+
+
+def a_life(w, change=None):
+    """One daemon, from its start through some looks at the credentials to its end; returns its last status and alarms."""
+    def looks():
+        return len([r for r in w.imds.requests if re.search(r"/iam/security-credentials/.", r[2])])
+
+    began = looks()
+    d = quick(w, SPARING)
+    d.wait("a look at the credentials", lambda: looks() > began, timeout=30)
+    if change:
+        change()
+    began = looks()
+    d.wait("more of them", lambda: looks() > began + 1, timeout=30)
+    said = d.status(), alarms(d)
+    assert d.stop() == 0
+    return said
+
+
+@daemon("join/role-replaced")
+def _(w):
+    """Somebody gave the instance another profile while nodewhy was not running: the cluster does not know its role. Then
+    the old one is given back."""
+    assert not a_life(w)[1]
+    backs = [w.role_replaced(), w.api_node(401)]
+    d = quick(w, SPARING)
+    e = raised(w, d, "RoleReplaced", timeout=40)
+    found = json.loads(e["NODEWHY_EVIDENCE"])
+    assert (found["was"], found["role"]) == (w.role, "another-role"), found
+    s = d.wait_status("the 401 explained", lambda s: [f["because"] for f in s["findings"] if f["layer"] == "identity"] == [
+        "RoleReplaced"], timeout=60)
+    assert s["verdict"]["root"] == "RoleReplaced" and s["verdict"]["state"] == "broken", s["verdict"]
+    assert "role is another-role now, was world-node-role" in s["verdict"]["summary"], s["verdict"]
+    assert {c["type"] for c in s["conditions"] if c["status"] == "True"} == {"InstanceCredentialsProblem"}, s["conditions"]
+    for back in backs:
+        back()
+    cleared(d, "RoleReplaced", timeout=40)
+    d.wait_state("healthy", timeout=90)
+    assert d.stop() == 0
+
+
+@daemon("join/role-replaced-as-it-runs")
+def _(w):
+    d = quick(w, SPARING)
+    d.wait_state("healthy", timeout=40)
+    w.role_replaced()
+    raised(w, d, "RoleReplaced", timeout=40)
+    d.wait_root("RoleReplaced")
+    assert d.stop() == 0
+
+
+@daemon("join/credentials-rotated-between-lives")
+def _(w):
+    """New keys of the same role, as they run and while nobody looks; then a boot with another role, which is whatever the
+    node was set up with."""
+    assert not a_life(w, w.credentials_rotated)[1]
+    w.credentials_rotated()
+    assert not a_life(w)[1]
+    w.role_replaced()
+    w.tree.boot_id = "5b3e1f7c-9a2d-4c68-8e0f-1d7a6b4c2e90"
+    w.tree.write("proc/sys/kernel/random/boot_id", w.tree.boot_id + "\n")
+    status, said = a_life(w)
+    assert not said and status["verdict"]["root"] is None, (said, status["verdict"])
+    got = [p for p in status["probes"] if p["name"] == "credentials"]
+    assert [p["evidence"].get("role") for p in got] == ["another-role"], got
 
 
 # ---- a boot, step by step ----
@@ -524,6 +675,26 @@ def _(w):
     hybrid(w)
 
 
+@broken("join/hybrid-api-server-drops", "ApiServerTimeout", more=says("no connection in"))
+def _(w):
+    """The VPN of the site is down."""
+    hybrid(w)
+    w.api_drop()
+    w.kubelet_api_timeout()
+
+
+@broken("join/hybrid-kubelet-stopped", "KubeletInactive", subject="kubelet.service")
+def _(w):
+    hybrid(w)
+    w.kubelet_stopped()
+
+
+@broken("join/hybrid-containerd-fails", "RuntimeDown")
+def _(w):
+    hybrid(w)
+    w.containerd_down()
+
+
 @daemon("join/hybrid-node-runs")
 def _(w):
     hybrid(w)
@@ -535,7 +706,22 @@ def _(w):
         s["verdict"], alarms(d))
 
 
-def bottlerocket(w):
+def lines_of_yaml(value, indent=0):
+    """Block style, as a template writes it: texts in quotes where they need them."""
+    pad = "  " * indent
+    if isinstance(value, list):
+        return [pad + "- " + json.dumps(x) for x in value]
+    out = []
+    for k, v in value.items():
+        if isinstance(v, (dict, list)):
+            out += ["%s%s:" % (pad, k)] + lines_of_yaml(v, indent + isinstance(v, dict))
+        else:
+            out.append("%s%s: %s" % (pad, k, v if isinstance(v, str) and re.fullmatch(r"[A-Za-z/][\w./]*", v)
+                                     else json.dumps(v)))
+    return out
+
+
+def bottlerocket(w, max_pods=None):
     """Bottlerocket (facts 2.9): paths of its own, no nodeadm, no unit that AL2023 has but kubelet and containerd."""
     t = w.tree
     t.write("etc/os-release", 'NAME=Bottlerocket\nID=bottlerocket\nVERSION_ID=1.39.0\n')
@@ -546,7 +732,8 @@ def bottlerocket(w):
             t.take(gone)
     kubelet["resolvConf"] = "/run/netdog/resolv.conf"
     t.write("run/netdog/resolv.conf", t.read("etc/resolv.conf"))
-    t.write("etc/kubernetes/kubelet/config", json.dumps(kubelet))       # YAML, of which JSON is a part
+    kubelet["maxPods"] = max_pods or kubelet["maxPods"]
+    t.write("etc/kubernetes/kubelet/config", "---\n" + "\n".join(lines_of_yaml(kubelet)) + "\n")
     t.write("etc/kubernetes/kubelet/kubeconfig", kubeconfig)
     t.write("etc/kubernetes/kubelet/env", "NODE_IP=%s\n" % w.enis[0].ipv4)
     t.write("usr/share/eks/eni-max-pods", "m5.large 29\n")
@@ -566,7 +753,29 @@ def knows_cluster(w, report, fail):
             fail("%s: %s" % (probe, got))
 
 
-sound("join/bottlerocket", more=knows_cluster, pods=2)(bottlerocket)
+def reads_yaml(w, report, fail):
+    """maxPods and clusterDNS stand in kubelet's YAML alone; that bootstrap asked EKS, in no file."""
+    knows_cluster(w, report, fail)
+    if report["network"]["max_pods"] != w.max_pods:
+        fail("maxPods %r, not %d" % (report["network"]["max_pods"], w.max_pods))
+    got = {(p["name"], p["aspect"], p["subject"] or ""): p for p in report["probes"]}
+    service = [p for p in report["probes"] if p["name"] == "apiserver" and p["aspect"] == "service"]
+    if [(p["outcome"], p["evidence"].get("address")) for p in service] != [("ok", "172.20.0.1")]:
+        fail("the service address: %s" % service)
+    if got.get(("endpoint", "tcp", "eks"), {}).get("outcome") != "ok":
+        fail("EKS was not looked at: %s" % [k for k in got if k[0] == "endpoint"])
+
+
+sound("join/bottlerocket", more=reads_yaml, pods=2, max_pods=17)(bottlerocket)
+
+
+@scenario("join/bottlerocket-young", ("healthy", "starting"), {}, exit=0, world={"uptime": 100})
+def _(w):
+    """It has not registered yet: no unit of AL2023's is missed, and its user data is no MIME."""
+    bottlerocket(w)
+    w.api_node(404)
+    w._aws_node_gone(ever=True)
+    w._no_cni_yet()
 
 
 @broken("join/bottlerocket-ca-empty", "ClusterCaInvalid", subject="/etc/kubernetes/pki/ca.crt")
@@ -575,12 +784,47 @@ def _(w):
     w.cluster_ca("")
 
 
+@broken("join/bottlerocket-role-not-mapped", "NodeRoleNotMapped", more=says("401", "world-node-role"))
+def _(w):
+    bottlerocket(w)
+    w.api_node(401)
+
+
+@broken("join/bottlerocket-eks-endpoint-drops", "EndpointTimeout", {
+    "EndpointTimeout": None, "KubeletInactive": "EndpointTimeout"}, subject="eks", world=NEVER, maybe=UNCONFIGURED)
+def _(w):
+    """Its bootstrap asks EKS for the cluster, and gets no answer: there is neither kubeconfig nor kubelet yet."""
+    bottlerocket(w)
+    w._never_registered()
+    w._aws_node_gone(ever=True)
+    w._no_cni_yet()
+    w._kubelet_stopped()
+    w.journal_file.lines = [x for x in w.journal_file.lines if x[1].get("_SYSTEMD_UNIT") != "kubelet.service"]
+    w.tree.take("etc/kubernetes/kubelet/kubeconfig")
+    w.endpoint_drop("eks")
+
+
+@degraded("join/bottlerocket-max-pods", "MaxPodsExceedsCapacity", {
+    "MaxPodsExceedsCapacity": None, "AddressLimitReached": "MaxPodsExceedsCapacity"}, more=says("110", "29"),
+    world={"enis": 3, "pods": 27})
+def _(w):
+    """C016: by its YAML alone kubelet may run more pods than there are addresses."""
+    bottlerocket(w, max_pods=110)
+    w.eni_limit_reached()
+
+
+@degraded("join/bottlerocket-service-address", "ServiceAddressUnreachable", more=says("172.20.0.1:443"))
+def _(w):
+    bottlerocket(w)
+    w.service_address_dead()
+
+
 # ---- what a healthy node costs others ----
 
 @daemon("join/budgets", enis=2, pods=5)
 def _(w):
     """At the default intervals, over more than a minute: no call of EC2's API, at most one of STS, one look at the
-    own Node a minute, one CRI Status in 10 s."""
+    own Node a minute, one CRI Status in 10 s. What the intervals of the probes add up to in a day: tests/unit/schedule.c."""
     d = w.daemon()
     d.wait_notified("READY=1", timeout=20)
     d.wait_state("healthy", timeout=60)
@@ -591,10 +835,13 @@ def _(w):
     assert w.tls["sts"].signed <= 1, "%d calls of STS" % w.tls["sts"].signed
     own = [r for r in w.api.requests if "/api/v1/nodes/" in r[1]]
     assert 1 <= len(own) <= 1 + took // 60 + 1, "%d looks at the Node in %d s" % (len(own), took)
+    # Two looks at livez and one by the service address before each has come to its own grid, and the Node object.
+    assert 2 <= len(w.api.requests) <= 5, "%d calls of the API server in %d s" % (len(w.api.requests), took)
+    assert len([r for r in w.api.requests if r[0] > d.started + 40]) <= 1, w.api.requests
     late = [r for r in own if r[0] > d.started + 30]
     assert len(late) <= 1, "%d looks at the Node in the last half minute" % len(late)
     status = [c for c in w.cri.server.calls if c.endswith("RuntimeService/Status")]
-    assert len(status) <= took / 10 + 2, "%d CRI Status in %d s" % (len(status), took)
+    assert 3 <= len(status) <= took / 10 + 2, "%d CRI Status in %d s" % (len(status), took)
     assert len(w.imds.requests) <= 60 * (1 + took // 60), "%d of metadata" % len(w.imds.requests)
     assert not alarms(d) and d.status()["verdict"]["state"] == "healthy", alarms(d)
     assert d.stop() == 0
@@ -677,6 +924,59 @@ for _name in ("sound", "refused", "user-data", "proxy", "malformed"):
         assert d.stop() == 0
         search_outputs(w, d, bad)
         assert not bad, "; ".join(bad[:5])
+
+
+def in_memory(pid):
+    """Which markers, or a token for the cluster, stand in what the process can write to."""
+    found = set()
+    with open("/proc/%d/maps" % pid) as maps, open("/proc/%d/mem" % pid, "rb", 0) as mem:
+        for line in maps:
+            start, end, mode, name = re.match(r"(\w+)-(\w+) (\S+) \S+ \S+ \S+\s*(.*)", line).groups()
+            if not mode.startswith("rw") or name.startswith("[v"):
+                continue
+            mem.seek(int(start, 16))
+            try:
+                data = mem.read(int(end, 16) - int(start, 16))
+            except OSError:         # gone meanwhile
+                continue
+            found |= {m for m in MARKERS + [b"k8s-aws-v1."] if m in data}
+    return found
+
+
+@daemon("join/secrets-not-in-memory")
+def _(w):
+    """Credentials and tokens live in one look: between two of them the daemon's memory holds none, what libcurl and
+    OpenSSL keep included, and be it that STS quotes them in a refusal."""
+    assert in_memory(os.getpid()) >= set(MARKERS), "the search finds nothing"
+    d = quick(w, SPARING, "[Probe sts]\nIntervalSec=7\n")
+    for code in ("SignatureDoesNotMatch", "AccessDenied", None):
+        signed = w.tls["sts"].signed
+        heal = code and w.sts_refuses(code, message="The Canonical String for this request should have been 'POST / x-amz-"
+                                      "security-token:s3cr3tSessionTokenOfTheWorld ASIAEXAMPLEEXAMPLE12'")
+        d.wait("calls of STS", lambda: w.tls["sts"].signed > signed, timeout=30)
+        d.wait("nothing is left of %s" % code, lambda: not in_memory(d.process.pid), timeout=10, step=0.1)
+        if heal:
+            heal()
+    assert w.api.tokens, "the API server was not asked"
+    assert d.stop() == 0
+
+
+@daemon("join/secrets-not-in-core-dumps")
+def _(w):
+    """The kernel says whom it would not dump by giving all of /proc/PID to root."""
+    w.imds_slow(300)
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    for argv, owner in ((["sleep", "5"], 65534), ([w.binary(), "check", "--root", w.root], 0)):
+        p = subprocess.Popen(w.node.argv(nobody + argv), env=w.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        end, seen = time.monotonic() + 3, None
+        while p.poll() is None and time.monotonic() < end and seen != owner:
+            with open("/proc/%d/comm" % p.pid) as f:
+                if f.read().strip() == os.path.basename(argv[0]):
+                    seen = os.stat("/proc/%d/environ" % p.pid).st_uid
+            time.sleep(0.01)
+        p.kill()
+        p.wait()
+        assert seen == owner, "%s: /proc/PID is of uid %s" % (argv[0], seen)
 
 
 # ---- proxies ----

@@ -38,6 +38,7 @@ static struct {
 	uintptr_t tags[N_UNITS];
 	size_t n_units;
 	char *cursor;
+	const char *const *units; /* whose lines */
 } calls;
 
 usec_t fake_uptime(const struct run *r)
@@ -66,6 +67,7 @@ int fake_journal(struct run *r, const struct journal_query *q,
 	calls.line = line;
 	calls.lines = done_cb;
 	calls.cursor = cursor;
+	calls.units = q->units;
 	return 0;
 }
 
@@ -100,8 +102,16 @@ static void answer_journal(void)
 
 	calls.lines = NULL;
 	readings++;
-	for (size_t i = from; i < n_lines; i++, end.entries++)
-		calls.line(&run, &lines[i], 0);
+	for (size_t i = from; i < n_lines; i++) {
+		const char *const *u = calls.units;
+
+		while (*u && strcmp(*u, lines[i].unit) != 0)
+			u++;
+		if (*u) {
+			calls.line(&run, &lines[i], 0);
+			end.entries++;
+		}
+	}
 	(void) snprintf(calls.cursor, JOURNAL_CURSOR_MAX, "%zu", n_lines);
 	done_cb(&run, &end, 0);
 }
@@ -562,6 +572,39 @@ static void test_slow(void)
 	ok(evidence_number(fake_find(&run, "unit", NULL), "tries", 0) == 3); /* read once */
 }
 
+/* systemd has forgotten kubelet, which it stopped: its own lines tell that it ran. */
+static void test_forgotten(void)
+{
+	al2023(3600);
+	unit_is(RUN, "failed", "exit-code", 12 * USEC_PER_SEC);
+	unit_is(KUBELET, "inactive", "success", 0);
+	units[KUBELET].main_start = 0;
+	says(KUBELET, "systemd", 14 * USEC_PER_SEC, "Dependency failed for kubelet.service.");
+	look();
+	ok(JUDGE("unit") == CODE_BootstrapFailed);
+	says(KUBELET, "kubelet", 15 * USEC_PER_SEC, "\"Kubelet version\"");
+	look();
+	ok(nothing_found() && seen_as("unit") == OUTCOME_OK && asked == 1);
+	n_lines = 0; /* rotated away: it is known by now */
+	look();
+	ok(nothing_found());
+
+	al2(3600); /* made a node by something else than its user data */
+	look();
+	ok(JUDGE("user-data") == CODE_UserDataUnusable);
+	says(KUBELET, "kubelet", 15 * USEC_PER_SEC, "\"Kubelet version\"");
+	look();
+	ok(nothing_found());
+
+	al2023(3600); /* it was seen to run */
+	unit_is(RUN, "failed", "exit-code", 12 * USEC_PER_SEC);
+	look();
+	unit_is(KUBELET, "inactive", "success", 0);
+	units[KUBELET].main_start = 0;
+	look();
+	ok(nothing_found());
+}
+
 /* It was started again and succeeds, or fails for another reason. */
 static void test_again(void)
 {
@@ -746,6 +789,7 @@ int main(void)
 	test_causes();
 	test_al2_never_called();
 	test_slow();
+	test_forgotten();
 	test_again();
 	test_deadline();
 	test_long_line();

@@ -506,6 +506,32 @@ static void hear(struct run *r, const char *line)
 	w.lines = NULL;
 }
 
+/* Stopped, and forgotten by systemd: its own lines tell that it ran, systemd's that it could not.
+ */
+static void test_forgotten(struct run *r)
+{
+	static const struct cri refused[] = {{"/", OUTCOME_REFUSED, ECONNREFUSED}, {0}};
+	static const struct unit u = {.name = "containerd.service",
+	                              .load = "loaded",
+	                              .active = "inactive",
+	                              .sub = "dead",
+	                              .result = "success"};
+
+	w.cri = refused;
+	w.units = &u;
+	w.n_units = 1;
+	ok(look(r) == CODE_NONE && is(r, "", OUTCOME_SKIPPED));
+	hear(r, "time=\"2026-11-30T21:00:00Z\" level=info msg=\"Stop CRI service\"");
+	ok(fake_judge(r, &tested_runtime, "") == CODE_RuntimeDown);
+	forget(r);
+	w.cri = healthy; /* or it was seen to serve */
+	ok(look(r) == CODE_NONE && is(r, "", OUTCOME_OK));
+	w.cri = refused;
+	ok(look(r) == CODE_RuntimeDown);
+	w.n_units = 0;
+	forget(r);
+}
+
 static enum code pull(struct run *r)
 {
 	return fake_judge(r, &tested_runtime, "pull");
@@ -568,6 +594,52 @@ static void test_image(struct run *r)
 	forget(r);
 }
 
+#define OF_LAYER  "failed to copy: httpReadSeeker: failed open: unexpected status "
+#define OF_ECR    OF_LAYER "code https://" ECR
+#define BLOB      "v2/app/blobs/sha256:0a1b2c: "
+#define OF_BUCKET OF_LAYER "from GET request to https://prod-us-west-2-starport-layer-bucket."
+#define SIGNED    "s3.us-west-2.amazonaws.com/a/b?X-Amz-Security-Token=s3cr3t&X-Amz-Expires=3600: "
+
+/* S3 refuses the layers of what the registry lets the node have. */
+static void test_layers(struct run *r)
+{
+	static const struct {
+		const char *line;
+		bool is;
+	} lines[] = {
+		{FAILED(ECR "app:1", OF_ECR BLOB "403 Forbidden"), true}, /* containerd 1 */
+		{FAILED(ECR "app:1", OF_BUCKET SIGNED "403 Forbidden"), true},
+		{FAILED(ECR "app:1",
+	                OF_ECR BLOB "403 Forbidden - Server message: denied: User is not "
+	                            "authorized"),
+	         false}, /* that is the registry */
+		{FAILED(ECR "app:1", OF_ECR "v2/app/manifests/1: 403 Forbidden"), false},
+		{FAILED(ECR "app:1", OF_LAYER "from HEAD request to https://" ECR
+	                                      "v2/app/manifests/1: 403 Forbidden"),
+	         false},
+		{FAILED(ECR "app:1",
+	                OF_LAYER "from GET request to https://" ECR BLOB "403 Forbidden"),
+	         false},
+		{FAILED(ECR "app:1", OF_BUCKET SIGNED "503 Slow Down"), false},
+		{FAILED(ECR "app:1", OF_ECR BLOB "401 Unauthorized"), false},
+	};
+
+	for (size_t i = 0; i < ELEMENTS(lines); i++) {
+		const struct observation *o;
+
+		hear(r, lines[i].line);
+		o = fake_find(r, "layer", "s3");
+		ok((o && o->outcome == OUTCOME_DENIED) == lines[i].is);
+		ok(!o || (o->layer == LAYER_ENDPOINT && strlen(o->detail) < 100 &&
+		          fake_judge(r, &tested_runtime, "layer") == CODE_EndpointDenied));
+		ok(!lines[i].is || pull(r) == CODE_ImagePullDenied);
+	}
+	hear(r, FAILED(ECR "app:1", OF_BUCKET SIGNED "403 Forbidden"));
+	ok(fake_find(r, "layer", "s3") && !strstr(fake_find(r, "layer", "s3")->detail, "s3cr3t"));
+	hear(r, PULLED(ECR "app:1"));
+	ok(!fake_find(r, "layer", "s3") && pull(r) == CODE_NONE);
+}
+
 static void test_pulls(struct run *r)
 {
 	w.cri = healthy;
@@ -598,6 +670,7 @@ static void test_pulls(struct run *r)
 	ok(pull(r) == CODE_NONE);
 	hear(r, FAILED(ECR "app:1", "no basic auth credentials"));
 	ok(pull(r) == CODE_ImagePullDenied);
+	test_layers(r);
 	/* more images than there is room for: the newest stay */
 	for (int i = 0; i < 3 * PULLS_MAX; i++) {
 		char line[512];
@@ -646,6 +719,7 @@ int main(void)
 	test_plugin(r);
 	test_unit(r);
 	test_socket(r);
+	test_forgotten(r);
 	test_image(r);
 	test_pulls(r);
 	test_no_node(r);

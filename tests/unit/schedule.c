@@ -119,8 +119,60 @@ static void test_ask(void)
 	ok(!schedule_may_ask(SCHEDULE_CHECK, every, t, t + 2 * every));
 }
 
+/* How often a slot is looked at in a day on which nothing is found, on the machine that looks most.
+ */
+static unsigned looks_a_day(const char *name, unsigned slot)
+{
+	const struct probe *p = probe_by_name(name);
+	const usec_t day = 86400 * USEC_PER_SEC, boot = 7 * USEC_PER_SEC;
+	unsigned max = 0;
+
+	for (uint64_t machine = 1; p && machine <= 20; machine++) {
+		struct schedule_slot s;
+		unsigned looks = 0;
+
+		schedule_init(&s, p, slot, machine * 2654435761u, 0, boot);
+		for (usec_t t = schedule_first(&s, p, boot); t < boot + day; looks++)
+			t = schedule_next(&s, SCHEDULE_DAEMON, PACE_CALM, t + 20 * USEC_PER_MSEC);
+		if (looks > max)
+			max = looks;
+	}
+	return max;
+}
+
+static unsigned slots_of(const char *name)
+{
+	const struct probe *p = probe_by_name(name);
+
+	return p && p->slots ? p->slots : 1;
+}
+
+/* What a healthy node may cost those whom thousands of it share, by the intervals of the real
+ * probes. Each look is one call, but for the Node object, asked for at every fifth
+ * (probe-identity.c), and EKS, which AL2023 does not ask (probe-endpoint.c). What asks EC2 is asked
+ * only by findings (probe-subnet.c). */
+static void test_budget(void)
+{
+	const unsigned day = 86400, first = 8; /* looks at the start, beside the grid */
+	unsigned node = looks_a_day("identity", 0) / 5, sts = looks_a_day("sts", 0),
+		 cri = looks_a_day("runtime", 0), api = 0, tls = 0;
+
+	for (unsigned i = 0; i < slots_of("apiserver"); i++)
+		api += looks_a_day("apiserver", i);
+	for (unsigned i = 0; i < slots_of("endpoint"); i++)
+		tls += i == SERVICE_EKS ? 0 : looks_a_day("endpoint", i);
+	printf("# a day: STS %u, Node object %u, API server %u more, CRI Status %u, endpoints %u\n",
+	       sts, node, api, cri, tls);
+	ok(sts > 0 && sts <= day / 900 + first);
+	ok(node > 0 && api > 0 && node + api <= day / 60 + first);
+	ok(cri > day / 20 && cri <= day / 10 + first);
+	ok(tls > 0 && tls + node + api + sts <= day / 10);
+	ok(probe_by_name("subnet")->asked_by[0] != CODE_NONE);
+}
+
 int main(void)
 {
+	test_budget();
 	test_one();
 	test_fleet();
 	test_ask();

@@ -171,10 +171,13 @@ class ControlPlane:
 
     @fault
     def kubelet_connection_dead(self, s, pad=b"\x16\x03\x01\x00\x40"):
-        """What that connection sends is lost from now on, and it has sent something; new ones work."""
-        undo = self._nft(self.aws, "input", "ip saddr %s tcp sport %d drop" % s.getsockname()[:2])
+        """Something between forgot that connection: what either end sends on it is lost from now on, and this one has
+        sent something; new ones work."""
+        ends = s.getsockname()[:2]
+        backs = [self._nft(self.aws, "input", "ip saddr %s tcp sport %d drop" % ends),
+                 self._nft(self.aws, "output", "ip daddr %s tcp dport %d drop" % ends)]
         s.send(pad)
-        return undo
+        return lambda: [b() for b in backs]
 
     # ---- what the node was told of its cluster ----
 

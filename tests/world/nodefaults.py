@@ -227,6 +227,14 @@ class NodeFaults(host.Host):
                           MESSAGE_ID="9d1aaa27d60140bd96365438aad20286")
         return self._kubelet_stopped(active="inactive", ago=60)
 
+    @fault
+    def kubelet_forgotten(self):
+        """The same; and systemd has forgotten the unit, as one that has ended and that nothing refers to: it looks as if
+        it had never been started in this boot."""
+        self.systemd_says("kubelet.service", "Stopped kubelet.service - Kubernetes Kubelet.", 60,
+                          MESSAGE_ID="9d1aaa27d60140bd96365438aad20286")
+        return self._kubelet_stopped()
+
     def kubelet_repeats(self, *lines, every=10, since=300):
         """The same lines of kubelet, (level, source, text), again and again until now."""
         for ago in range(int(min(since, max(0, self.uptime() - self.moment("kubelet") - 1))), 0, -every):
@@ -379,6 +387,29 @@ class NodeFaults(host.Host):
                                  'to resolve reference "%s": %s' % (image, image, why), ago=a)
             self.kubelet_says("E", "log.go:32", '"PullImage from image service failed" err="rpc error: code = Unknown desc = '
                               'failed to pull and unpack image: %s" image="%s"' % (why, image), a)
+
+    @fault
+    def image_layers_denied(self, ago=30, by_ecr=False):
+        """S3 refuses the layers of an image whose manifest ECR gave, as the policy of a VPC endpoint for S3 does that
+        leaves ECR's bucket out. by_ecr: it is the registry itself that refuses them, which says why. containerd names
+        whom it asked at last from 2 on, and the registry before."""
+        image = "111122223333.dkr.ecr.%s.amazonaws.com/app:1" % self.region
+        blob = "https://%s/blobs/sha256:%s" % (image.replace("/", "/v2/", 1).replace(":1", ""), "3f" * 32)
+        bucket = ("https://prod-%s-starport-layer-bucket.s3.%s.%s/1a2b/111122223333/3c4d?X-Amz-Security-Token="
+                  "s3cr3tSessionTokenOfTheWorld&X-Amz-Expires=3600&X-Amz-Signature=0123456789abcdef" % (
+                      self.region, self.region, self.domain))
+        if self.containerd == "v2":
+            why = "unexpected status code %s: 403 Forbidden" % blob
+            if by_ecr:
+                why += " - Server message: denied: User is not authorized to perform: ecr:BatchGetImage"
+        else:
+            why = "unexpected status from GET request to %s: 403 Forbidden" % (blob if by_ecr else bucket)
+        why = "failed to copy: httpReadSeeker: failed open: " + why
+        for a in (ago + 60, ago):
+            self.containerd_says("error", 'PullImage "%s" failed' % image, 'failed to pull and unpack image "%s": %s' % (
+                image, why), ago=a)
+            self.kubelet_says("E", "log.go:32", '"PullImage from image service failed" err="rpc error: code = Unknown desc = '
+                              'failed to pull and unpack image \\"%s\\": %s" image="%s"' % (image, why, image), a)
 
     @fault
     def sandbox_image_unit_failed(self):

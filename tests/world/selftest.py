@@ -418,6 +418,8 @@ def test_dns_faults():
                ((0, [], True), (0, w.endpoints["ec2"], False)))
         stub = lambda: (ask(server=STUB), ask()[0])  # noqa: E731
         during(w, "stub_dead", stub, ("ECONNREFUSED", 0))
+        given = lambda: "resolvConf" in json.loads(w.tree.read("etc/kubernetes/kubelet/config.json"))  # noqa: E731
+        during(w, "pods_get_stub", given, False)
         during(w, "stub_dead", stub, ("timeout", 0), silent=True)
         conf = lambda: w.tree.exists("etc/resolv.conf") and w.tree.read("etc/resolv.conf")  # noqa: E731
         during(w, "resolv_absent", conf, False)
@@ -1190,6 +1192,7 @@ def test_node_kubelet():
         w.unit_proxy("http://10.0.9.9:3128", "localhost")
         tap.equal(unit_says(w, "kubelet.service", "Environment")[0][-1], "NO_PROXY=localhost", "unit_proxy(): Environment")
     breaks("kubelet_stopped", {"units": unit_is("kubelet.service", *DEAD), "healthz": 7}, [("journal", "Stopped kubelet")])
+    breaks("kubelet_forgotten", {"units": unit_is("kubelet.service", *DEAD), "healthz": 7}, [("journal", "Stopped kubelet")])
     unregistered = {"files": lacks(CONF, "run/aws-node/ipam.json"), "ipamd": 7}
     for name, text in (("kubelet_unauthorized", 'err="Unauthorized"'), ("kubelet_forbidden", "is not allowed to modify node"),
                        ("kubelet_nameless", 'User \\"system:node:\\"'),
@@ -1210,6 +1213,8 @@ def test_node_runtime():
            [("journal", "failed to get sandbox image")])
     for status_, text in ((401, "no basic auth credentials"), (403, "403 Forbidden")):
         breaks("image_pull_denied", {}, [("journal", text)], args=(status_,))
+    for options, text in (({}, "layer-bucket.s3.us-west-2.amazonaws.com"), ({"containerd": "v2"}, "/v2/app/blobs/sha256:")):
+        breaks("image_layers_denied", {}, [("journal", text)], world=options)
     breaks("sandbox_image_unit_failed", {"units": lambda u: (u["sandbox-image.service"], u["kubelet.service"]) == (
         FAILED, DEAD), "images": lambda i: cri.PAUSE not in i}, [("journal", "Dependency failed for Kubernetes Kubelet")],
         world={"al2": True, "containerd": "v2"})

@@ -776,6 +776,15 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
         return lambda: self.node.call(stub.open)
 
     @fault
+    def pods_get_stub(self):
+        """kubelet's configuration has no resolvConf: pods are handed /etc/resolv.conf, which names the node's own stub.
+        Needs World(stub="alive")."""
+        path = "etc/kubernetes/kubelet/" + ("kubelet-config.json" if self.al2 else "config.json")
+        config = json.loads(self.tree.read(path))
+        del config["resolvConf"]
+        return self.tree.replace(path, json.dumps(config))
+
+    @fault
     def resolv_absent(self):
         """/etc/resolv.conf is not there."""
         return self.tree.take("etc/resolv.conf")
