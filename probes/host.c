@@ -825,6 +825,18 @@ static bool neighbours(struct run *r, size_t family, uint64_t *ret_count, uint64
 	       number_in(r, paths[family][1], ret_max) && *ret_max > 0;
 }
 
+static bool neighbours_are_full(struct run *r)
+{
+	uint64_t count, max;
+
+	for (size_t i = 0; i < 2; i++)
+		if (neighbours(r, i, &count, &max) && percent(count, max) >= LIMIT_PERCENT)
+			return true;
+	return false;
+}
+
+/* The number alone says nothing: the permanent entry that the CNI puts into each pod's namespace is
+ * among them, and is not held against the limit. */
 static void look_at_neighbours(struct run *r)
 {
 	static const char *const names[] = {"ipv4", "ipv6"};
@@ -840,7 +852,7 @@ static void look_at_neighbours(struct run *r)
 			continue;
 		fulls = rise(m->base.at && m->base.has_fulls[i] && s->now.has_fulls[i],
 		             m->base.table_fulls[i], s->now.table_fulls[i]);
-		bad = count >= max || (fulls > 0 && percent(count, max) >= LIMIT_PERCENT);
+		bad = fulls > 0 && percent(count, max) >= LIMIT_PERCENT;
 		o = run_observe(r, LAYER_HOST, "neighbour", names[i],
 		                bad ? OUTCOME_EXHAUSTED : OUTCOME_OK, 0);
 		observation_number(o, "count", (int64_t) count);
@@ -1109,7 +1121,8 @@ static int start(struct run *r)
 
 	if (run_asked(r) != CODE_NONE)
 		m->failing_at = run_now(r);
-	if (run_once(r) && !m->base.at && conntrack_is_full(r, &count, &max)) {
+	if (run_once(r) && !m->base.at &&
+	    (conntrack_is_full(r, &count, &max) || neighbours_are_full(r))) {
 		take_sample(r, &m->base);
 		return run_timer(r, USEC_PER_SEC / 2, on_timer, 0);
 	}

@@ -432,12 +432,25 @@ static void test_neighbours(struct run *r)
 	put_arp(1000, 3);
 	look_after(r, WINDOW);
 	ok(only(r, CODE_NeighbourTableFull) && fake_find(r, "neighbour", "ipv4"));
-	put_arp(1024, 3);
+	put_arp(2048, 3);
+	look_after(r, WINDOW);
+	ok(only(r, CODE_NONE)); /* permanent ones of a thousand pods: nobody is refused */
+	put_arp(2048, 4);
 	look_after(r, WINDOW);
 	ok(only(r, CODE_NeighbourTableFull));
 	put_arp(30, 3);
 	look_after(r, WINDOW);
 	ok(only(r, CODE_NONE));
+	fake_free(r);
+	sound();
+	r->once = true;
+	put_arp(1000, 5);
+	look_after(r, WINDOW);
+	ok(w.timer && only(r, CODE_NONE));
+	put_arp(1000, 6);
+	look_after(r, WINDOW);
+	ok(!w.timer && only(r, CODE_NeighbourTableFull));
+	r->once = false;
 }
 
 static void test_ena(struct run *r)

@@ -2,6 +2,7 @@
 """What the kernel of the node says of itself in /proc: memory, pressure, disks, limits; and what is wrong with them."""
 
 import os
+import threading
 
 from .fault import fault
 
@@ -69,7 +70,81 @@ class Kernel:
                 "30 21 0:24 / /run rw,nosuid,nodev shared:9 - tmpfs tmpfs rw,mode=755\n%s" % (
                     root, "xfs" if roomy else "overlay", root, more))
 
+    def disk(self, where, fill="", size="64m", inodes=0, options="rw"):
+        """A disk of its own for what lies at where: a real file system of that size for what runs from now on, in which
+        the shell line fill, run in it, takes up space. Returns what takes it away."""
+        at, tmp = '"$ROOT%s"' % where, '"$ROOT.disk"'
+        lines = ["mkdir -p %s %s" % (at, tmp),
+                 "mount -t tmpfs -o size=%s,nr_inodes=%d,mode=755 tmpfs %s" % (size, inodes, tmp),
+                 "cp -a %s/. %s" % (at, tmp), "( cd %s; %s )" % (tmp, fill or ":"), "mount --move %s %s" % (tmp, at)]
+        if options != "rw":
+            lines.append("mount -o remount,%s %s" % (options, at))
+        self.mounts += lines
+        old = self.tree.read("proc/1/mountinfo").decode()
+        back = self.tree.replace("proc/1/mountinfo", old + "60 21 259:4 / %s rw,noatime - ext4 /dev/nvme1n1 %s\n"
+                                 % (where, options))
+
+        def undo():
+            self.mounts = [x for x in self.mounts if x not in lines]
+            back()
+
+        return undo
+
+    @staticmethod
+    def used(percent, of=64):
+        """A shell line that fills so much of a disk of so many MiB; 100: to the last byte."""
+        return "fallocate -l %d filler" % (of * percent * 10486) if percent < 100 else "head -c 1G /dev/zero > filler 2> rest || :"
+
     # ---- faults ----
+
+    @fault
+    def disk_full(self, where="/var/lib/kubelet", percent=93):
+        """Less is free than the kubelet's eviction line (10 %) wants."""
+        return self.disk(where, self.used(percent))
+
+    @fault
+    def inodes_exhausted(self, where="/var/lib/kubelet"):
+        """A disk full of small files: its inodes are gone, its bytes are not."""
+        return self.disk(where, "seq -f n%g 1 1960 | xargs touch", inodes=2000)
+
+    @fault
+    def disk_read_only(self, where="/var/lib/containerd"):
+        """The kernel found an error in the file system and made it read-only (errors=remount-ro)."""
+        return self.disk(where, options="ro")
+
+    def _rises(self, path, text, every=0.05):
+        """text(n) is what the file says the n-th time: a counter that goes on."""
+        back, over = self.tree.replace(path, text(0)), threading.Event()
+
+        def count():
+            n = 0
+            while not over.wait(every):
+                n += 1
+                self.tree.write(path, text(n))
+
+        thread = threading.Thread(target=count, daemon=True)
+        thread.start()
+
+        def undo():
+            over.set()
+            thread.join()
+            back()
+
+        return undo
+
+    @fault
+    def conntrack_full(self, drops=7):
+        """The table of connections is full, and more are turned away all the time (C057)."""
+        backs = [self.tree.replace("proc/sys/net/netfilter/nf_conntrack_count", "131072\n")]
+        backs.append(self._rises("proc/1/net/stat/nf_conntrack", lambda n: column(
+            CONNECTIONS, [{"entries": 131072, "drop": n * drops}, {"entries": 131072, "early_drop": 3}])))
+        return lambda: [b() for b in backs]
+
+    @fault
+    def neighbours_full(self, entries=1024, refused=1):
+        """No neighbour gets in any more (neighbour: arp_cache: neighbor table overflow!)."""
+        return self._rises("proc/1/net/stat/arp_cache", lambda n: column(
+            NEIGHBOURS, [{"entries": entries, "table_fulls": n * refused}, {"entries": entries}]))
 
     @fault
     def memory_starved(self):
