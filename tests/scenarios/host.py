@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenarios of layer host: what the kernel says of memory, disks and limits."""
 
+import json
+import re
+
 from world import kernel
 
+from . import daemons
 from .checks import says
-from .table import broken, degraded, sound
+from .table import broken, daemon, degraded, sound
 
 
 def every_look(w, report, fail):
@@ -122,6 +126,36 @@ def _(w):
         w.disk(where)
 
 
+@daemon("host/disk-fills-up")
+def _(w):
+    """Space is used up and freed again while the daemon runs."""
+    where = w.tree.at("var/lib/kubelet")
+    w.disk("/var/lib/kubelet", w.used(60))
+
+    def fill():
+        w.daemons[-1].inside("fallocate", "-l", "22M", where + "/more")
+        return lambda: w.daemons[-1].inside("rm", where + "/more")
+
+    daemons.fault_and_heal(w, fill, "DiskFull", "HostProblem", within=30)
+
+
+@daemon("host/disk-turns-read-only")
+def _(w):
+    """An error of the file system: the daemon's own place, which lies there too, can no longer be written to."""
+    w.disk("/var/lib")
+    before = w.tree.read("proc/1/mountinfo").decode()
+
+    def turn(how, text):
+        w.daemons[-1].inside("mount", "-o", "remount," + how, w.tree.at("var/lib"))
+        w.tree.write("proc/1/mountinfo", text)
+
+    def error():
+        turn("ro", before.replace("nvme1n1 rw", "nvme1n1 ro"))
+        return lambda: turn("rw", before)
+
+    daemons.fault_and_heal(w, error, "FilesystemReadOnly", "HostProblem", within=30)
+
+
 # ---- tables of the kernel ----
 
 @degraded("host/conntrack-full", "ConntrackFull", more=says("131072 of 131072", "dropped meanwhile"))
@@ -162,6 +196,43 @@ def _(w):
 def _(w):
     """Each pod's namespace has one, which the CNI made: they count, and the limit is not for them."""
     w.neighbours_full(2048, refused=0)
+
+
+# ---- the boot before ----
+
+def after_a_reboot(w, ended, *wtmp):
+    """A daemon that had its last sign of life so many seconds before this boot, which is 300 s old."""
+    w.wtmp(*wtmp)
+    d = daemons.start(w)
+    d.wait_status("it has looked", lambda s: any(p["name"] == "lifecycle" for p in s["probes"]))
+    assert d.stop() == 0
+    state = json.loads(w.tree.read("var/lib/nodewhy/state.json"))
+    text = json.dumps(state)
+    boot, at, rest = re.search(r'"lifecycle.alive": "(\S+) (\d+) ([^"]*)"', text).groups()
+    assert boot.replace("-", "") == w.tree.boot_id.replace("-", ""), text
+    w.tree.write("var/lib/nodewhy/state.json", text.replace("%s %s %s" % (boot, at, rest), "%s %d %s" % (
+        boot, int(at) - 300 - ended, rest)))
+    w.reboot(300)
+    return daemons.start(w)
+
+
+@daemon("host/it-stopped-without-a-shutdown")
+def _(w):
+    """The hardware under the node failed, and it was started again (C069): a notice says so, as nobody else does."""
+    d = after_a_reboot(w, 840, ("boot", 90000), ("boot", 300))
+    e = daemons.raised(w, d, "HostGap", severity="notice")
+    assert "14 min before this boot" in e["MESSAGE"] and "no memory or disk pressure" in e["MESSAGE"], e["MESSAGE"]
+    d.wait_state("healthy", timeout=30)
+    daemons.files_hold(w, d)
+    assert not daemons.alarms(d), daemons.alarms(d)
+
+
+@daemon("host/rebooted-in-order")
+def _(w):
+    d = after_a_reboot(w, 840, ("boot", 90000), ("shutdown", 1140), ("boot", 300))
+    d.wait_status("it has looked back", lambda s: any(
+        p["name"] == "lifecycle" and p["aspect"] == "gap" and p["outcome"] == "ok" for p in s["probes"]))
+    assert not [e for e in d.journal if e.get("NODEWHY_STATE") == "raised"], d.journal
 
 
 # ---- SELinux ----

@@ -2,7 +2,9 @@
 """What the kernel of the node says of itself in /proc: memory, pressure, disks, limits; and what is wrong with them."""
 
 import os
+import struct
 import threading
+import time
 
 from .fault import fault
 
@@ -89,6 +91,15 @@ class Kernel:
             back()
 
         return undo
+
+    def wtmp(self, *records):
+        """What init wrote into /var/log/wtmp (utmp(5)): ("boot" or "shutdown", so many seconds ago). Returns what takes it
+        away."""
+        kinds, data = {"boot": (2, b"reboot"), "shutdown": (1, b"shutdown")}, b""
+        for kind, ago in records:
+            data += struct.pack("<hxxi32s4s32s256shhiii16x20x", kinds[kind][0], 0, b"~", b"~~", kinds[kind][1],
+                                b"6.12.40-64.114.amzn2023.x86_64", 0, 0, 0, int(time.time() - ago), 0)
+        return self.tree.replace("var/log/wtmp", data)
 
     @staticmethod
     def used(percent, of=64):

@@ -1293,13 +1293,18 @@ def test_node_kernel():
             return int(quietly(w, "df", "--output=" + what, path).stdout.split()[-1].rstrip("%"))
         free = quietly(w, "ls", kubelet).stdout
         during(w, "disk_full", lambda: df("size", kubelet) == 65536 and df("pcent", kubelet), lambda n: 92 <= n <= 94)
-        during(w, "disk_full", lambda: df("size", containerd) == 65536 and df("avail", containerd), 0, "/var/lib/containerd", 100,
-               sound=False)
+        during(w, "disk_full", lambda: (df("size", containerd) == 65536, df("size", containerd) == 65536 and df("avail", containerd)),
+               (True, 0), "/var/lib/containerd", 100)
         during(w, "inodes_exhausted", lambda: df("itotal", kubelet) == 2000 and (df("ipcent", kubelet), df("pcent", kubelet)),
                lambda x: x[0] >= 98 and x[1] <= 1)
         touch = lambda: quietly(w, "touch", containerd + "/x").stderr.strip().rsplit(": ")[-1]  # noqa: E731
         during(w, "disk_read_only", touch, "Read-only file system", sound="")
         during(w, "disk_read_only", lambda: mounted("-O", "ro"), ["/var/lib/containerd"], sound=[])
+        lines = w.wtmp(("boot", 90000), ("shutdown", 4000), ("boot", 300))
+        said = quietly(w, "last", "-x", "-f", w.tree.at("var/log/wtmp")).stdout
+        tap.equal([x.split()[0] for x in said.splitlines() if "wtmp" not in x and x], ["reboot", "shutdown", "reboot"],
+                  "last reads wtmp") if shutil.which("last") else tap.skip("wtmp", "there is no last")
+        lines()
         undo = w.disk_full()
         tap.ok(set(free.split()) <= set(quietly(w, "ls", kubelet).stdout.split()), "what lay there is on the disk", free)
         undo()
