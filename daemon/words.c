@@ -188,7 +188,7 @@ static const struct explanation explanations[_CODE_MAX][_LANGUAGE_MAX] = {
 		[LANGUAGE_EN] = {
 			.title = "The neighbour (ARP) table is full",
 			.means = "The kernel cannot keep the hardware address of one more peer, so packets to peers in the subnet are dropped. Large flat subnets with many busy nodes do that.",
-			.decided = "The kernel's own count of neighbour entries at gc_thresh3 while its counter of refused ones (table_fulls) rises. The count alone is no fault: permanent entries, as each pod has one, are not held against the limit.",
+			.decided = "Neighbour entries counted over netlink at gc_thresh3.",
 			.confused = "ConntrackFull also drops at random, but peers outside the subnet too. FirewallRejects refuses at once instead of losing packets.",
 			.otherwise = "Connections to some peers fail at random, those that are asked for least first.",
 			.type = "ip -4 neigh show | wc -l; sysctl net.ipv4.neigh.default.gc_thresh3\nsudo dmesg -T | grep -i neighbour | tail -n 5\nsudo sysctl -w net.ipv4.neigh.default.gc_thresh2=16384 net.ipv4.neigh.default.gc_thresh3=32768",
@@ -196,7 +196,7 @@ static const struct explanation explanations[_CODE_MAX][_LANGUAGE_MAX] = {
 		[LANGUAGE_KO] = {
 			.title = "이웃(ARP) 테이블이 가득 찼습니다",
 			.means = "커널이 상대의 MAC 주소를 더 기억하지 못해 서브넷 안으로 가는 패킷이 버려집니다. 노드가 많은 큰 서브넷에서 생깁니다.",
-			.decided = "커널이 센 이웃 항목 수가 gc_thresh3에 닿았고 거부 카운터(table_fulls)가 늘고 있습니다. 개수만으로는 문제가 아닙니다. 파드마다 하나씩 있는 permanent 항목은 한도에 들지 않습니다.",
+			.decided = "netlink로 센 이웃 항목 수가 gc_thresh3에 닿았습니다.",
 			.confused = "ConntrackFull도 무작위로 버리지만 서브넷 밖 상대에게도 일어납니다. FirewallRejects는 유실이 아니라 즉시 거부입니다.",
 			.otherwise = "일부 상대와의 연결이 무작위로 실패합니다. 가끔 통신하는 상대부터 끊깁니다.",
 			.type = "ip -4 neigh show | wc -l; sysctl net.ipv4.neigh.default.gc_thresh3\nsudo dmesg -T | grep -i neighbour | tail -n 5\nsudo sysctl -w net.ipv4.neigh.default.gc_thresh2=16384 net.ipv4.neigh.default.gc_thresh3=32768",

@@ -198,6 +198,56 @@ def _(w):
     w.neighbours_full(2048, refused=0)
 
 
+# ---- inotify ----
+
+FOLLOWED = "inotify_init: too many open files"
+
+
+@degraded("host/inotify-instances-exhausted", "InotifyExhausted", more=says("no more inotify instances", "max_user_instances"))
+def _(w):
+    w.inotify_limit("instances")
+
+
+@degraded("host/inotify-watches-exhausted", "InotifyExhausted", more=says("no more inotify watches", "max_user_watches"))
+def _(w):
+    w.inotify_limit("watches")
+
+
+@broken("host/inotify-exhausted-and-what-comes-of-it", "InotifyExhausted", {
+    "InotifyExhausted": None, "KubeletCrashLooping": "InotifyExhausted"})
+def _(w):
+    w.kubelet_crash_loop(error='"Failed to start cAdvisor" err="%s"' % FOLLOWED)
+    w.inotify_limit("instances")
+
+
+@broken("host/inotify-exhausted-as-kubelet-says", "InotifyExhausted", {
+    "InotifyExhausted": None, "KubeletCrashLooping": "InotifyExhausted"}, more=says("max_user_instances (128)", FOLLOWED))
+def _(w):
+    """nodewhy.service is not root, and is given what root is not: kubelet's word counts."""
+    w.tree.write("proc/sys/fs/inotify/max_user_instances", "128\n")
+    w.kubelet_crash_loop(error='"Failed to start cAdvisor" err="%s"' % FOLLOWED)
+    w.as_the_unit()
+
+
+@sound("host/inotify-nearly-used-up")
+def _(w):
+    """One instance and one watch are left."""
+    w.inotify_limit("instances", 1)
+
+
+@sound("host/inotify-was-short-for-a-moment")
+def _(w):
+    """A log could not be followed some minutes ago."""
+    w.kubelet_says("E", "logs.go:325", '"Failed to create watcher" err="failed to create fsnotify watcher: too many open files"', 400)
+    w.as_the_unit()
+
+
+@sound("host/inotify-is-given-again")
+def _(w):
+    """Root can see that it is over, whatever kubelet said just now."""
+    w.kubelet_says("E", "logs.go:325", '"Failed to create watcher" err="failed to create fsnotify watcher: too many open files"', 20)
+
+
 # ---- the boot before ----
 
 def after_a_reboot(w, ended, *wtmp):

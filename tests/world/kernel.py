@@ -2,6 +2,7 @@
 """What the kernel of the node says of itself in /proc: memory, pressure, disks, limits; and what is wrong with them."""
 
 import os
+import shlex
 import struct
 import threading
 import time
@@ -54,6 +55,8 @@ class Kernel:
         w("proc/1/net/stat/nf_conntrack", column(CONNECTIONS, [{"entries": 318}] * 2))
         for cache in ("arp_cache", "ndisc_cache"):
             w("proc/1/net/stat/" + cache, column(NEIGHBOURS, [{"entries": 21}] * 2))
+        w("proc/sys/fs/inotify/max_user_instances", "8192\n")
+        w("proc/sys/fs/inotify/max_user_watches", "524288\n")
         w("proc/loadavg", self._loadavg(THREADS))
         w("proc/1/mountinfo", self._mounts())
         w("etc/fstab", "UUID=0c7c1c5e-8f0e-4d4b-8ccb-0c1e6f2d7f4a / xfs defaults,noatime 1 1\n"
@@ -101,6 +104,21 @@ class Kernel:
                                 b"6.12.40-64.114.amzn2023.x86_64", 0, 0, 0, int(time.time() - ago), 0)
         return self.tree.replace("var/log/wtmp", data)
 
+    def started_by(self, *argv):
+        """What runs from now on is started by this program. Returns what undoes it."""
+        line = 'set -- %s "$@"' % shlex.join(argv)
+        self.mounts.append(line)
+
+        def undo():
+            self.mounts.remove(line)
+
+        return undo
+
+    def as_the_unit(self):
+        """With the user, group and capability of nodewhy.service in place of root's."""
+        return self.started_by("setpriv", "--reuid=65534", "--regid=65534", "--groups=0", "--inh-caps=-all,+dac_read_search",
+                               "--ambient-caps=-all,+dac_read_search", "--bounding-set=-all,+dac_read_search", "--")
+
     @staticmethod
     def used(percent, of=64):
         """A shell line that fills so much of a disk of so many MiB; 100: to the last byte."""
@@ -122,6 +140,15 @@ class Kernel:
     def disk_read_only(self, where="/var/lib/containerd"):
         """The kernel found an error in the file system and made it read-only (errors=remount-ro)."""
         return self.disk(where, options="ro")
+
+    @fault
+    def inotify_limit(self, what="instances", limit=0):
+        """Root may have so many inotify instances, or watches, and no more: as in a user namespace of its own, which has
+        limits of its own, what this machine's root has does not count."""
+        back = self.tree.replace("proc/sys/fs/inotify/max_user_" + what, "%d\n" % limit)
+        undo = self.started_by("unshare", "--user", "--map-root-user", "sh", "-c",
+                               'echo %d > /proc/sys/user/max_inotify_%s; exec "$@"' % (limit, what), "sh")
+        return lambda: [back(), undo()]
 
     def _rises(self, path, text, every=0.05):
         """text(n) is what the file says the n-th time: a counter that goes on."""

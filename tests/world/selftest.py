@@ -1286,6 +1286,16 @@ def test_node_kernel():
         during(w, "neighbours_full", lambda: column("proc/1/net/stat/arp_cache", "table_fulls"), True, sound=False)
 
     with World() as w:
+        tail = lambda: quietly(w, "timeout", "0.2", "tail", "-F", w.tree.at("etc/fstab")).stderr.strip()  # noqa: E731
+        during(w, "inotify_limit", tail, lambda x: "inotify" in x and "Too many open files" in x, sound="")
+        during(w, "inotify_limit", tail, lambda x: "inotify resources exhausted" in x, "watches", sound="")
+        during(w, "inotify_limit", tail, lambda x: "polling" in x, "instances", 0, sound="")
+        w.as_the_unit()
+        tap.equal(quietly(w, "sh", "-c", "id -u; id -G; grep -E 'Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status").stdout.split(),
+                  ["65534", "65534", "0"] + [y for x in "Inh Prm Eff Bnd Amb".split() for y in (
+                      "Cap%s:" % x, "0000000000000004")], "as_the_unit()")
+
+    with World() as w:
         kubelet, containerd = w.tree.at("var/lib/kubelet"), w.tree.at("var/lib/containerd")
         w.tree.mkdir("var/lib/containerd")
 
