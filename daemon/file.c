@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <sys/syscall.h>
 
 #include "file.h"
@@ -460,4 +462,20 @@ int file_mkdir(const struct files *f, const char *path, mode_t mode)
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
 	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+}
+
+int file_watches_left(void)
+{
+	_cleanup_(closep) int fd = -1, other = -1;
+
+	if (geteuid() != 0)
+		return -EPERM;
+	fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	if (fd < 0 && errno == EMFILE) {
+		other = eventfd(0, EFD_CLOEXEC); /* it may be our own limit of open files */
+		return other < 0 ? -EAGAIN : -EMFILE;
+	}
+	if (fd < 0)
+		return -errno;
+	return inotify_add_watch(fd, "/", IN_DELETE_SELF) < 0 ? -errno : 0;
 }

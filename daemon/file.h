@@ -51,3 +51,8 @@ int file_replace(const struct files *f, const char *path, const void *data, size
 /* Makes one directory level below the root if it is not there. -ENOTDIR for a link, wherever it
  * leads: whoever may write beside us would choose where we write. */
 int file_mkdir(const struct files *f, const char *path, mode_t mode);
+/* Whether the kernel gives root one more inotify instance and one more watch. It tells nobody how
+ * many there are: one is made and let go. 0; -EMFILE where the instances are at their limit,
+ * -ENOSPC where the watches are; -EPERM where we are not root, as each user has a limit of its own;
+ * another negative errno where it cannot be told. */
+int file_watches_left(void);

@@ -758,6 +758,37 @@ static void look_at_files(struct run *r)
 	observe_limit(r, "files", "open files", used, max, percent(used, max) >= LIMIT_PERCENT);
 }
 
+/* What containers of root and the kubelet share. */
+static void look_at_watches(struct run *r)
+{
+	int e = file_watches_left();
+	bool bad = e == -EMFILE || e == -ENOSPC;
+	const char *limit = e == -EMFILE ? "max_user_instances" : "max_user_watches";
+	char path[PATH_BYTES];
+	struct observation *o;
+	uint64_t max;
+
+	o = run_observe(r, LAYER_HOST, "inotify", "",
+	                bad           ? OUTCOME_EXHAUSTED
+	                : e == -EPERM ? OUTCOME_SKIPPED
+	                : e < 0       ? OUTCOME_UNKNOWN
+	                              : OUTCOME_OK,
+	                -e);
+	if (!bad) {
+		observation_detail(o, "%s%s",
+		                   e == -EPERM ? "only root can see whether root is given more"
+		                   : e < 0     ? "cannot tell: "
+		                               : "one more instance and watch were given",
+		                   e == -EPERM || !e ? "" : strerrordesc_np(-e));
+		return;
+	}
+	observation_text(o, "limit", "%s", limit);
+	(void) text_format(path, sizeof(path), "/proc/sys/fs/inotify/%s", limit);
+	if (number_in(r, path, &max))
+		observation_number(o, "max", (int64_t) (max > INT64_MAX ? INT64_MAX : max));
+	observation_detail(o, "root is at fs.inotify.%s", limit);
+}
+
 /* ---- connections and neighbours ---- */
 
 static bool conntrack_is_full(struct run *r, uint64_t *ret_count, uint64_t *ret_max)
@@ -825,6 +856,18 @@ static bool neighbours(struct run *r, size_t family, uint64_t *ret_count, uint64
 	       number_in(r, paths[family][1], ret_max) && *ret_max > 0;
 }
 
+static bool neighbours_are_full(struct run *r)
+{
+	uint64_t count, max;
+
+	for (size_t i = 0; i < 2; i++)
+		if (neighbours(r, i, &count, &max) && percent(count, max) >= LIMIT_PERCENT)
+			return true;
+	return false;
+}
+
+/* The number alone says nothing: the permanent entry that the CNI puts into each pod's namespace is
+ * among them, and is not held against the limit. */
 static void look_at_neighbours(struct run *r)
 {
 	static const char *const names[] = {"ipv4", "ipv6"};
@@ -840,7 +883,7 @@ static void look_at_neighbours(struct run *r)
 			continue;
 		fulls = rise(m->base.at && m->base.has_fulls[i] && s->now.has_fulls[i],
 		             m->base.table_fulls[i], s->now.table_fulls[i]);
-		bad = count >= max || (fulls > 0 && percent(count, max) >= LIMIT_PERCENT);
+		bad = fulls > 0 && percent(count, max) >= LIMIT_PERCENT;
 		o = run_observe(r, LAYER_HOST, "neighbour", names[i],
 		                bad ? OUTCOME_EXHAUSTED : OUTCOME_OK, 0);
 		observation_number(o, "count", (int64_t) count);
@@ -1085,6 +1128,7 @@ static void look(struct run *r)
 	look_at_io(r);
 	look_at_pids(r);
 	look_at_files(r);
+	look_at_watches(r);
 	look_at_conntrack(r);
 	look_at_neighbours(r);
 	look_at_nics(r);
@@ -1109,7 +1153,8 @@ static int start(struct run *r)
 
 	if (run_asked(r) != CODE_NONE)
 		m->failing_at = run_now(r);
-	if (run_once(r) && !m->base.at && conntrack_is_full(r, &count, &max)) {
+	if (run_once(r) && !m->base.at &&
+	    (conntrack_is_full(r, &count, &max) || neighbours_are_full(r))) {
 		take_sample(r, &m->base);
 		return run_timer(r, USEC_PER_SEC / 2, on_timer, 0);
 	}
@@ -1211,6 +1256,19 @@ static enum code judge_files(const struct observation *o, char *s)
 	return count_of_max(o, s, "open files that the node may have", CODE_FileHandlesExhausted);
 }
 
+static enum code judge_inotify(const struct observation *o, char *s)
+{
+	int64_t max = evidence_number(o, "max", -1);
+
+	(void) text_format(s, SUMMARY_MAX, "the kernel gives root no more inotify %s: ",
+	                   o->code == ENOSPC ? "watches" : "instances");
+	(void) text_append(s, SUMMARY_MAX, "fs.inotify.%s is reached",
+	                   evidence_get_text(o, "limit"));
+	if (max >= 0)
+		(void) text_append(s, SUMMARY_MAX, " (%" PRId64 ")", max);
+	return CODE_InotifyExhausted;
+}
+
 static enum code judge_conntrack(const struct observation *o, char *s)
 {
 	(void) count_of_max(o, s, "connections tracked", CODE_ConntrackFull);
@@ -1254,17 +1312,12 @@ static enum code judge(const struct observation *o, struct words *ret)
 	static const struct {
 		const char *aspect;
 		enum code (*judge)(const struct observation *o, char *s);
-	} table[] = {{"memory", judge_memory},
-	             {"disk", judge_disk},
-	             {"inodes", judge_inodes},
-	             {"mount", judge_mount},
-	             {"data-volume", judge_volume},
-	             {"io", judge_io},
-	             {"pids", judge_pids},
-	             {"files", judge_files},
-	             {"conntrack", judge_conntrack},
-	             {"neighbour", judge_neighbour},
-	             {"ena", judge_ena},
+	} table[] = {{"memory", judge_memory},       {"disk", judge_disk},
+	             {"inodes", judge_inodes},       {"mount", judge_mount},
+	             {"data-volume", judge_volume},  {"io", judge_io},
+	             {"pids", judge_pids},           {"files", judge_files},
+	             {"inotify", judge_inotify},     {"conntrack", judge_conntrack},
+	             {"neighbour", judge_neighbour}, {"ena", judge_ena},
 	             {"selinux", judge_selinux}};
 
 	if (o->outcome == OUTCOME_OK || o->outcome == OUTCOME_SKIPPED ||
@@ -1294,6 +1347,7 @@ const struct probe probe_host = {
 	.judge = judge,
 	.codes = {CODE_MemoryStarved, CODE_DiskFull, CODE_InodesExhausted, CODE_FilesystemReadOnly,
                   CODE_DiskStalled, CODE_DataVolumeMissing, CODE_PidsExhausted,
-                  CODE_FileHandlesExhausted, CODE_ConntrackFull, CODE_NeighbourTableFull,
-                  CODE_EnaAllowanceExceeded, CODE_LinkLocalThrottled, CODE_SelinuxDenied},
+                  CODE_FileHandlesExhausted, CODE_InotifyExhausted, CODE_ConntrackFull,
+                  CODE_NeighbourTableFull, CODE_EnaAllowanceExceeded, CODE_LinkLocalThrottled,
+                  CODE_SelinuxDenied},
 };

@@ -21,9 +21,10 @@ enum {
 
 #define NEWEST          (1200 * USEC_PER_SEC) /* how far back the first reading goes */
 #define FRESH           (60 * USEC_PER_SEC)   /* what kubelet would have repeated by now */
-#define PLEG_FRESH      (20 * USEC_PER_SEC)   /* said every 5 s at least while it lasts */
-#define STARTING        (30 * USEC_PER_SEC)   /* from exec to the first answer of healthz */
-#define STABLE          (60 * USEC_PER_SEC)   /* a kubelet that lives so long no longer loops */
+#define WATCHES_FRESH   (300 * USEC_PER_SEC) /* said when a container comes, or a log is followed */
+#define PLEG_FRESH      (20 * USEC_PER_SEC)  /* said every 5 s at least while it lasts */
+#define STARTING        (30 * USEC_PER_SEC)  /* from exec to the first answer of healthz */
+#define STABLE          (60 * USEC_PER_SEC)  /* a kubelet that lives so long no longer loops */
 #define STABLE_MAX      (600 * USEC_PER_SEC)
 #define APPROVAL        (180 * USEC_PER_SEC) /* a serving certificate is approved by then */
 #define SERVING_EVERY   (60 * USEC_PER_SEC)  /* kubelet logs each handshake that fails */
@@ -71,6 +72,12 @@ enum line {
 	VERSION_LINE,
 	EXITED,
 	DEPENDENCY,
+	INOTIFY_INIT,
+	INOTIFY_INIT1,
+	INOTIFY_CREATE,
+	FSNOTIFY,
+	INOTIFY_ADD,
+	NO_SPACE,
 	N_LINES
 };
 
@@ -104,6 +111,13 @@ static const char *const lines[N_LINES] = {
 	[VERSION_LINE] = "\"Kubelet version\" kubeletVersion=\"",
 	[EXITED] = "Main process exited",
 	[DEPENDENCY] = "with result 'dependency'",
+	/* cAdvisor's words, those of static pods' directory, of logs that are followed */
+	[INOTIFY_INIT] = "inotify_init: too many open files",
+	[INOTIFY_INIT1] = "inotify_init1: too many open files",
+	[INOTIFY_CREATE] = "create inotify: too many open files",
+	[FSNOTIFY] = "fsnotify watcher: too many open files",
+	[INOTIFY_ADD] = "inotify_add_watch ",
+	[NO_SPACE] = ": no space left on device",
 };
 
 /* Those that kubelet ends with, and of them those that are about its configuration. */
@@ -143,6 +157,9 @@ struct memory {
 	struct matcher matcher;
 	char cursor[JOURNAL_CURSOR_MAX];
 	struct said denied, api, pleg, no_certificate, dependency;
+	struct said watches;  /* that the kernel gave no inotify instance, or no watch */
+	bool watch;           /* it was a watch */
+	uint64_t watches_max; /* the limit then */
 	enum denial denial;
 	usec_t heard;   /* the last time that it said anything */
 	usec_t success; /* the last time that it said that the API server took the node */
@@ -318,6 +335,40 @@ static void note_api(struct run *r, usec_t at, const char *text, const struct ma
 		note(&m->api, at, text);
 }
 
+static const char *const watch_limits[] = {"/proc/sys/fs/inotify/max_user_instances",
+                                           "/proc/sys/fs/inotify/max_user_watches"};
+
+/* 0: not known. */
+static uint64_t watch_limit(struct run *r)
+{
+	const struct memory *m = run_memory(r);
+	char line[64];
+	uint64_t max;
+
+	return file_read_line(run_files(r), watch_limits[m->watch], line, sizeof(line)) >= 0 &&
+	                       text_to_uint(line, 0, UINT64_MAX, &max) == 0
+	               ? max
+	               : 0;
+}
+
+static void note_watches(struct run *r, usec_t at, const char *text, const struct match_set *found)
+{
+	bool watch = match_has(found, INOTIFY_ADD) && match_has(found, NO_SPACE);
+	bool instance = false;
+	struct memory *m = run_memory(r);
+
+	/* "too many open files in system" is of another limit */
+	for (enum line l = INOTIFY_INIT; l <= FSNOTIFY; l++)
+		if (match_has(found, l))
+			instance = instance || strncmp(strstr(text, lines[l]) + strlen(lines[l]),
+			                               " in system", 10) != 0;
+	if (!watch && !instance)
+		return;
+	m->watch = watch;
+	m->watches_max = watch_limit(r);
+	note(&m->watches, at, text);
+}
+
 static void note_kubelet(struct run *r, usec_t at, const char *text, const struct match_set *found)
 {
 	struct memory *m = run_memory(r);
@@ -333,6 +384,7 @@ static void note_kubelet(struct run *r, usec_t at, const char *text, const struc
 	}
 	if (match_has(found, NO_CERTIFICATE))
 		note(&m->no_certificate, at, text);
+	note_watches(r, at, text, found);
 	note_api(r, at, text, found);
 	note_words(m, text, found);
 }
@@ -657,6 +709,30 @@ static void observe_denied(struct run *r)
 	summarize(o, o->detail, sizeof(o->detail));
 }
 
+/* The kernel refused root once. It no longer does where the limit was raised since, or where, as
+ * root, we are given one ourselves. */
+static void observe_watches(struct run *r)
+{
+	const struct memory *m = run_memory(r);
+	struct observation *o;
+
+	if (!is_fresh(&m->watches, WATCHES_FRESH, run_now(r)) || watch_limit(r) > m->watches_max ||
+	    file_watches_left() == 0)
+		return;
+	o = run_observe(r, LAYER_HOST, "inotify", "", OUTCOME_EXHAUSTED,
+	                m->watch ? ENOSPC : EMFILE);
+	if (!o)
+		return;
+	add_age(o, &m->watches, WATCHES_FRESH, run_now(r));
+	observation_text(o, "limit", "%s", strrchr(watch_limits[m->watch], '/') + 1);
+	if (m->watches_max)
+		observation_number(
+			o, "max",
+			(int64_t) (m->watches_max > INT64_MAX ? INT64_MAX : m->watches_max));
+	add_error(o, m->watches.text);
+	summarize(o, o->detail, sizeof(o->detail));
+}
+
 /* ---- PLEG ---- */
 
 /* Tasks that wait for a device without being interruptible: what a hung runtime often hangs in. */
@@ -951,6 +1027,7 @@ static void after_units(struct run *r)
 	observe_denied(r);
 	observe_api(r);
 	observe_pleg(r);
+	observe_watches(r);
 	give_up(r, look_at_healthz(r));
 }
 
@@ -1091,6 +1168,7 @@ static enum code code_of(const struct observation *o)
 		{"pleg", OUTCOME_SLOW, 0, CODE_PlegUnhealthy},
 		{"serving", OUTCOME_ABSENT, 0, CODE_ServingCertificatePending},
 		{"register", OUTCOME_DENIED, 401, CODE_NodeUnauthorized},
+		{"inotify", OUTCOME_EXHAUSTED, 0, CODE_InotifyExhausted},
 	};
 
 	if (o->outcome == OUTCOME_OK || o->outcome == OUTCOME_SKIPPED ||
@@ -1216,6 +1294,18 @@ static void summarize_pleg(const struct observation *o, char *dst, size_t size)
 		(void) text_append(dst, size, "; %" PRId64 " tasks wait in D state", blocked);
 }
 
+static void summarize_watches(const struct observation *o, char *dst, size_t size)
+{
+	int64_t max = evidence_number(o, "max", 0);
+
+	(void) text_format(dst, size, "kubelet: fs.inotify.%s", evidence_get_text(o, "limit"));
+	if (max > 0)
+		(void) text_append(dst, size, " (%" PRId64 ")", max);
+	(void) text_append(dst, size, " is reached");
+	append_age(o, dst, size);
+	append_error(o, dst, size);
+}
+
 static void summarize(const struct observation *o, char *dst, size_t size)
 {
 	if (is(o->aspect, "unit") && o->outcome == OUTCOME_ABSENT) {
@@ -1231,6 +1321,8 @@ static void summarize(const struct observation *o, char *dst, size_t size)
 		summarize_denied(o, dst, size);
 	} else if (is(o->aspect, "pleg")) {
 		summarize_pleg(o, dst, size);
+	} else if (is(o->aspect, "inotify")) {
+		summarize_watches(o, dst, size);
 	} else if (is(o->aspect, "serving")) {
 		(void) text_format(dst, size,
 		                   "127.0.0.1:10250 answers TLS alert internal_error %" PRId64
@@ -1271,5 +1363,5 @@ const struct probe probe_kubelet = {
 	.codes = {CODE_KubeletInactive, CODE_KubeletCrashLooping, CODE_KubeletUnhealthy,
                   CODE_KubeletConfigInvalid, CODE_PlegUnhealthy, CODE_NodeUnauthorized,
                   CODE_NodeNameMismatch, CODE_NodeNameEmpty, CODE_ServingCertificatePending,
-                  CODE_NONE},
+                  CODE_InotifyExhausted, CODE_NONE},
 };

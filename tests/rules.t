@@ -38,7 +38,7 @@ CLOCKS = set("clock_gettime clock_getres time gettimeofday timespec_get ftime cl
              "adjtimex clock_adjtime ntp_adjtime ntp_gettime localtime localtime_r nanosleep clock_nanosleep usleep sleep".split())
 # What a probe may call of ours beside run_*() and pure functions: reading, through the root that the run gives it.
 READS = set("file_read file_read_line file_list file_each file_read_end file_stat limits_lookup "
-            "limits_card_enis containerd_config_read clock_ask_kernel files_is_host file_statvfs "
+            "limits_card_enis containerd_config_read clock_ask_kernel files_is_host file_statvfs file_watches_left "
             "ethtool_read kubelet_config_read kubelet_argument".split())
 
 

@@ -2,8 +2,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 #include "../tap.h"
 #include "file.h"
@@ -194,6 +196,52 @@ static int remove_one(const char *path, const struct stat *st, int flag, struct 
 	return remove(path);
 }
 
+static bool write_to(const char *path, const char *text)
+{
+	_cleanup_(closep) int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t) strlen(text);
+}
+
+/* As root of a user namespace of its own, with limits of its own. 0 or the errno; -1: none to be
+ * had here. */
+static int left_with(const char *limit, bool no_files)
+{
+	const struct rlimit few = {0, 0};
+	char map[32];
+	int status;
+	pid_t pid;
+
+	(void) snprintf(map, sizeof(map), "0 %u 1", (unsigned) geteuid());
+	pid = fork();
+	if (pid == 0) {
+		if (unshare(CLONE_NEWUSER) < 0 || !write_to("/proc/self/uid_map", map) ||
+		    (limit && !write_to(limit, "0")))
+			_exit(255);
+		if (no_files && setrlimit(RLIMIT_NOFILE, &few) < 0)
+			_exit(255);
+		_exit(-file_watches_left());
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status) ||
+	    WEXITSTATUS(status) == 255)
+		return -1;
+	return WEXITSTATUS(status);
+}
+
+static void test_watches(void)
+{
+	int e = left_with(NULL, false);
+
+	if (e < 0) {
+		printf("# no user namespace to be had: inotify's limits are not tried\n");
+		return;
+	}
+	ok(e == 0);
+	ok(left_with("/proc/sys/user/max_inotify_instances", false) == EMFILE);
+	ok(left_with("/proc/sys/user/max_inotify_watches", false) == ENOSPC);
+	ok(left_with(NULL, true) == EAGAIN); /* that is our own limit */
+}
+
 int main(void)
 {
 	struct files *f = NULL, *host = NULL;
@@ -217,6 +265,7 @@ int main(void)
 	test_list(f);
 	test_end(f);
 	test_replace(f);
+	test_watches();
 	ok(files_new(&host, "/") == 0 && files_is_host(host) && files_root(host)[0] == 0);
 	ok(file_read(host, "/proc/self/status", 65536, &text, &len) == 0 && len > 100);
 	free(text);

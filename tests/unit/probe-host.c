@@ -6,6 +6,7 @@
 #define run_from_monotonic fake_from_monotonic
 #define ethtool_read       fake_ethtool
 #define file_statvfs       fake_statvfs
+#define file_watches_left  fake_watches_left
 #define probe_host         tested_host
 
 #include "../fakerun.h"
@@ -24,6 +25,7 @@ static struct world {
 	int journal_error;
 	uint64_t allowance[_COUNTER_MAX];
 	struct statvfs root, data;
+	int watches;
 } w;
 
 static char base[64];
@@ -67,6 +69,11 @@ int fake_statvfs(const struct files *f, const char *path, struct statvfs *ret)
 {
 	*ret = strcmp(path, "/") == 0 ? w.root : w.data;
 	return 0;
+}
+
+int fake_watches_left(void)
+{
+	return w.watches;
 }
 
 /* ---- the tree ---- */
@@ -394,6 +401,32 @@ static void test_limits(struct run *r)
 	ok(only(r, CODE_FileHandlesExhausted));
 }
 
+static void test_watches(struct run *r)
+{
+	fresh(r);
+	ok(only(r, CODE_NONE) && is(r, "inotify", OUTCOME_OK));
+	put("/proc/sys/fs/inotify/max_user_instances", "128\n");
+	put("/proc/sys/fs/inotify/max_user_watches", "8192\n");
+	w.watches = -EMFILE;
+	look_after(r, WINDOW);
+	ok(only(r, CODE_InotifyExhausted) &&
+	   evidence_number(fake_find(r, "inotify", ""), "max", 0) == 128);
+	w.watches = -ENOSPC;
+	look_after(r, WINDOW);
+	ok(only(r, CODE_InotifyExhausted) &&
+	   evidence_number(fake_find(r, "inotify", ""), "max", 0) == 8192);
+	drop("/proc/sys/fs/inotify");
+	look_after(r, WINDOW);
+	ok(only(r, CODE_InotifyExhausted));
+	w.watches = -EPERM; /* not root: what we are given says nothing of root */
+	look_after(r, WINDOW);
+	ok(only(r, CODE_NONE) && is(r, "inotify", OUTCOME_SKIPPED));
+	w.watches = -EAGAIN; /* our own limit */
+	look_after(r, WINDOW);
+	ok(only(r, CODE_NONE) && is(r, "inotify", OUTCOME_UNKNOWN));
+	w.watches = 0;
+}
+
 static void test_conntrack(struct run *r)
 {
 	fresh(r);
@@ -432,12 +465,25 @@ static void test_neighbours(struct run *r)
 	put_arp(1000, 3);
 	look_after(r, WINDOW);
 	ok(only(r, CODE_NeighbourTableFull) && fake_find(r, "neighbour", "ipv4"));
-	put_arp(1024, 3);
+	put_arp(2048, 3);
+	look_after(r, WINDOW);
+	ok(only(r, CODE_NONE)); /* permanent ones of a thousand pods: nobody is refused */
+	put_arp(2048, 4);
 	look_after(r, WINDOW);
 	ok(only(r, CODE_NeighbourTableFull));
 	put_arp(30, 3);
 	look_after(r, WINDOW);
 	ok(only(r, CODE_NONE));
+	fake_free(r);
+	sound();
+	r->once = true;
+	put_arp(1000, 5);
+	look_after(r, WINDOW);
+	ok(w.timer && only(r, CODE_NONE));
+	put_arp(1000, 6);
+	look_after(r, WINDOW);
+	ok(!w.timer && only(r, CODE_NeighbourTableFull));
+	r->once = false;
 }
 
 static void test_ena(struct run *r)
@@ -555,6 +601,7 @@ static void test_nothing(struct run *r)
 	drop("/proc");
 	drop("/sys");
 	drop("/etc");
+	w.watches = -EPERM;
 	look_after(r, WINDOW);
 	ok(only(r, CODE_NONE));
 	for (size_t i = 0; i < r->n_seen; i++)
@@ -588,6 +635,7 @@ int main(void)
 	test_volume(r);
 	test_io(r);
 	test_limits(r);
+	test_watches(r);
 	test_conntrack(r);
 	test_neighbours(r);
 	r->net_error = 0;

@@ -4,6 +4,7 @@
 #define run_journal        fake_journal
 #define run_http           fake_http
 #define run_from_monotonic fake_from_monotonic
+#define file_watches_left  fake_watches_left
 #define probe_kubelet      tested_kubelet
 
 #include "../fakerun.h"
@@ -35,6 +36,7 @@ static struct {
 	bool early; /* kubelet's first line of this boot is older than what is read */
 	struct http_reply healthz, tls;
 	unsigned tls_asked, healthz_asked, units_asked;
+	int watches;
 } world;
 
 enum call { UNIT, JOURNAL, HTTP };
@@ -90,6 +92,11 @@ int fake_http(struct run *r, const struct http_request *rq, run_http_t done_cb, 
 	queue[n_queue].port = rq->port;
 	queue[n_queue++].done.http = done_cb;
 	return 0;
+}
+
+int fake_watches_left(void)
+{
+	return world.watches;
 }
 
 usec_t fake_from_monotonic(const struct run *r, usec_t monotonic)
@@ -514,6 +521,51 @@ static void test_pleg(struct run *r)
 	ok(duration_s("99999999999999999999h") <= UINT32_MAX && duration_s("7") == 0);
 }
 
+static void test_watches(struct run *r)
+{
+	static const char start[] =
+		"E0110 21:30:25.764493  42304 kubelet.go:1566] \"Failed to start "
+		"cAdvisor\" err=\"inotify_init: too many open files\"";
+	static const char cgroup[] =
+		"W0813 12:48:05.682241   81153 raw.go:87] Error while processing event "
+		"(\"/sys/fs/cgroup/kubepods/x\": 0x40000100 == IN_CREATE|IN_ISDIR): "
+		"inotify_add_watch /sys/fs/cgroup/kubepods/x: no space left on device";
+
+	fresh(r);
+	world.watches = -EPERM;
+	put("/proc/sys/fs/inotify/max_user_instances", "128\n");
+	say(r->now - 3 * S, start);
+	ok(look(r) && says(r, "inotify") == CODE_InotifyExhausted && findings(r) == 1);
+	ok(summary_has(r, "inotify",
+	               "kubelet: fs.inotify.max_user_instances (128) is reached, 3 s ago: "
+	               "inotify_init: too many open files"));
+	ok(fake_find(r, "inotify", NULL)->layer == LAYER_HOST);
+	/* root, which is given one now, knows better */
+	world.watches = 0;
+	ok(look(r) && findings(r) == 0);
+	world.watches = -EPERM;
+	ok(look(r) && findings(r) == 1);
+	put("/proc/sys/fs/inotify/max_user_instances", "8192\n");
+	ok(look(r) && findings(r) == 0); /* raised since */
+	say(r->now - S, cgroup);
+	ok(look(r) && says(r, "inotify") == CODE_InotifyExhausted);
+	ok(summary_has(r, "inotify", "kubelet: fs.inotify.max_user_watches is reached, 1 s ago"));
+	r->now += WATCHES_FRESH;
+	ok(look(r) && findings(r) == 0);
+	say(r->now - S, "failed to create fsnotify watcher: too many open files");
+	ok(look(r) && says(r, "inotify") == CODE_InotifyExhausted);
+	/* other limits, in the same words */
+	fresh(r);
+	world.watches = -EPERM;
+	say(r->now - S, "\"x\" err=\"inotify_init: too many open files in system\"");
+	say(r->now - S, "\"x\" err=\"open /var/lib/kubelet/x: too many open files\"");
+	say(r->now - S,
+	    "\"x\" err=\"write /var/lib/kubelet/inotify_add: no space left on device\"");
+	ok(look(r) && findings(r) == 0);
+	take("/proc/sys/fs/inotify/max_user_instances");
+	world.watches = 0;
+}
+
 static void test_denied(struct run *r)
 {
 	static const char unauthorized[] =
@@ -646,6 +698,7 @@ int main(void)
 	test_config(r);
 	test_healthz(r);
 	test_pleg(r);
+	test_watches(r);
 	test_denied(r);
 	test_names(r);
 	test_api(r);

@@ -48,7 +48,7 @@ class Daemon:
 
     def __init__(self, world, *options, watchdog=None, env=None, stderr=None, mounts=()):
         """watchdog: seconds for WATCHDOG_USEC. mounts: shell lines run first, as root, in the
-        daemon's private mount namespace ($ROOT is the tree)."""
+        daemon's private mount namespace ($ROOT is the tree), after those of the world."""
         self.world = world
         self.journal, self.notified = [], []
         world.n_daemons += 1
@@ -66,7 +66,7 @@ class Daemon:
         script = "\n".join([
             "set -e", "mount --make-rprivate /", "mount -t tmpfs -o mode=755 tmpfs /run",
             "mkdir -p /run/systemd/journal", 'mount --bind "$1" /run/systemd/journal', "shift",
-            *mounts, 'exec "$@"'])
+            *world.mounts, *mounts, 'exec "$@"'])
         more = {"NOTIFY_SOCKET": base + "/notify", "ROOT": world.root}
         if watchdog:
             more["WATCHDOG_USEC"] = str(int(watchdog * 1e6))

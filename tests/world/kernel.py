@@ -2,6 +2,10 @@
 """What the kernel of the node says of itself in /proc: memory, pressure, disks, limits; and what is wrong with them."""
 
 import os
+import shlex
+import struct
+import threading
+import time
 
 from .fault import fault
 
@@ -51,6 +55,8 @@ class Kernel:
         w("proc/1/net/stat/nf_conntrack", column(CONNECTIONS, [{"entries": 318}] * 2))
         for cache in ("arp_cache", "ndisc_cache"):
             w("proc/1/net/stat/" + cache, column(NEIGHBOURS, [{"entries": 21}] * 2))
+        w("proc/sys/fs/inotify/max_user_instances", "8192\n")
+        w("proc/sys/fs/inotify/max_user_watches", "524288\n")
         w("proc/loadavg", self._loadavg(THREADS))
         w("proc/1/mountinfo", self._mounts())
         w("etc/fstab", "UUID=0c7c1c5e-8f0e-4d4b-8ccb-0c1e6f2d7f4a / xfs defaults,noatime 1 1\n"
@@ -69,7 +75,114 @@ class Kernel:
                 "30 21 0:24 / /run rw,nosuid,nodev shared:9 - tmpfs tmpfs rw,mode=755\n%s" % (
                     root, "xfs" if roomy else "overlay", root, more))
 
+    def disk(self, where, fill="", size="64m", inodes=0, options="rw"):
+        """A disk of its own for what lies at where: a real file system of that size for what runs from now on, in which
+        the shell line fill, run in it, takes up space. Returns what takes it away."""
+        at, tmp = '"$ROOT%s"' % where, '"$ROOT.disk"'
+        lines = ["mkdir -p %s %s" % (at, tmp),
+                 "mount -t tmpfs -o size=%s,nr_inodes=%d,mode=755 tmpfs %s" % (size, inodes, tmp),
+                 "cp -a %s/. %s" % (at, tmp), "( cd %s; %s )" % (tmp, fill or ":"), "mount --move %s %s" % (tmp, at)]
+        if options != "rw":
+            lines.append("mount -o remount,%s %s" % (options, at))
+        self.mounts += lines
+        old = self.tree.read("proc/1/mountinfo").decode()
+        back = self.tree.replace("proc/1/mountinfo", old + "60 21 259:4 / %s rw,noatime - ext4 /dev/nvme1n1 %s\n"
+                                 % (where, options))
+
+        def undo():
+            self.mounts = [x for x in self.mounts if x not in lines]
+            back()
+
+        return undo
+
+    def wtmp(self, *records):
+        """What init wrote into /var/log/wtmp (utmp(5)): ("boot" or "shutdown", so many seconds ago). Returns what takes it
+        away."""
+        kinds, data = {"boot": (2, b"reboot"), "shutdown": (1, b"shutdown")}, b""
+        for kind, ago in records:
+            data += struct.pack("<hxxi32s4s32s256shhiii16x20x", kinds[kind][0], 0, b"~", b"~~", kinds[kind][1],
+                                b"6.12.40-64.114.amzn2023.x86_64", 0, 0, 0, int(time.time() - ago), 0)
+        return self.tree.replace("var/log/wtmp", data)
+
+    def started_by(self, *argv):
+        """What runs from now on is started by this program. Returns what undoes it."""
+        line = 'set -- %s "$@"' % shlex.join(argv)
+        self.mounts.append(line)
+
+        def undo():
+            self.mounts.remove(line)
+
+        return undo
+
+    def as_the_unit(self):
+        """With the user, group and capability of nodewhy.service in place of root's."""
+        return self.started_by("setpriv", "--reuid=65534", "--regid=65534", "--groups=0", "--inh-caps=-all,+dac_read_search",
+                               "--ambient-caps=-all,+dac_read_search", "--bounding-set=-all,+dac_read_search", "--")
+
+    @staticmethod
+    def used(percent, of=64):
+        """A shell line that fills so much of a disk of so many MiB; 100: to the last byte."""
+        return "fallocate -l %d filler" % (of * percent * 10486) if percent < 100 else "head -c 1G /dev/zero > filler 2> rest || :"
+
     # ---- faults ----
+
+    @fault
+    def disk_full(self, where="/var/lib/kubelet", percent=93):
+        """Less is free than the kubelet's eviction line (10 %) wants."""
+        return self.disk(where, self.used(percent))
+
+    @fault
+    def inodes_exhausted(self, where="/var/lib/kubelet"):
+        """A disk full of small files: its inodes are gone, its bytes are not."""
+        return self.disk(where, "seq -f n%g 1 1960 | xargs touch", inodes=2000)
+
+    @fault
+    def disk_read_only(self, where="/var/lib/containerd"):
+        """The kernel found an error in the file system and made it read-only (errors=remount-ro)."""
+        return self.disk(where, options="ro")
+
+    @fault
+    def inotify_limit(self, what="instances", limit=0):
+        """Root may have so many inotify instances, or watches, and no more: as in a user namespace of its own, which has
+        limits of its own, what this machine's root has does not count."""
+        back = self.tree.replace("proc/sys/fs/inotify/max_user_" + what, "%d\n" % limit)
+        undo = self.started_by("unshare", "--user", "--map-root-user", "sh", "-c",
+                               'echo %d > /proc/sys/user/max_inotify_%s; exec "$@"' % (limit, what), "sh")
+        return lambda: [back(), undo()]
+
+    def _rises(self, path, text, every=0.05):
+        """text(n) is what the file says the n-th time: a counter that goes on."""
+        back, over = self.tree.replace(path, text(0)), threading.Event()
+
+        def count():
+            n = 0
+            while not over.wait(every):
+                n += 1
+                self.tree.write(path, text(n))
+
+        thread = threading.Thread(target=count, daemon=True)
+        thread.start()
+
+        def undo():
+            over.set()
+            thread.join()
+            back()
+
+        return undo
+
+    @fault
+    def conntrack_full(self, drops=7):
+        """The table of connections is full, and more are turned away all the time (C057)."""
+        backs = [self.tree.replace("proc/sys/net/netfilter/nf_conntrack_count", "131072\n")]
+        backs.append(self._rises("proc/1/net/stat/nf_conntrack", lambda n: column(
+            CONNECTIONS, [{"entries": 131072, "drop": n * drops}, {"entries": 131072, "early_drop": 3}])))
+        return lambda: [b() for b in backs]
+
+    @fault
+    def neighbours_full(self, entries=1024, refused=1):
+        """No neighbour gets in any more (neighbour: arp_cache: neighbor table overflow!)."""
+        return self._rises("proc/1/net/stat/arp_cache", lambda n: column(
+            NEIGHBOURS, [{"entries": entries, "table_fulls": n * refused}, {"entries": entries}]))
 
     @fault
     def memory_starved(self):

@@ -978,7 +978,7 @@ def test_host_containerd_real():
 
 def quietly(w, *argv):
     """As World.run(), which writes the journal first."""
-    return subprocess.run(w.node.argv(list(argv)), text=True, capture_output=True)
+    return subprocess.run(w.node.argv(w.mounted(list(argv))), text=True, capture_output=True)
 
 
 def introspection(w, path="/v1/enis"):
@@ -1275,8 +1275,54 @@ def test_node_kernel():
     with World() as w:
         findmnt = lambda: quietly(w, "findmnt", "--fstab", "-n", "-o", "TARGET", "-F", w.tree.at("etc/fstab")).stdout.split()  # noqa: E731
         during(w, "data_volume_missing", findmnt, ["/", "/var/lib/containerd"], sound=["/", "/boot/efi"])
-        mounted = quietly(w, "findmnt", "-F", w.tree.at("proc/1/mountinfo"), "-n", "-r", "-o", "TARGET").stdout.split()
-        tap.equal(mounted, ["/", "/proc", "/sys", "/run"], "findmnt reads the mounts")
+        def mounted(*more):
+            return quietly(w, "findmnt", "-F", w.tree.at("proc/1/mountinfo"), "-n", "-r", "-o", "TARGET", *more).stdout.split()
+        tap.equal(mounted(), ["/", "/proc", "/sys", "/run"], "findmnt reads the mounts")
+
+        def column(path, name):
+            """Whether the sum of a column of all processors rises."""
+            def rows():
+                head, *lines = w.tree.read(path).decode().splitlines()
+                return sum(int(x.split()[head.split().index(name)], 16) for x in lines)
+            first = rows()
+            time.sleep(.2)
+            return rows() > first
+        during(w, "conntrack_full", lambda: column("proc/1/net/stat/nf_conntrack", "drop"), True, sound=False)
+        during(w, "neighbours_full", lambda: column("proc/1/net/stat/arp_cache", "table_fulls"), True, sound=False)
+
+    with World() as w:
+        tail = lambda: quietly(w, "timeout", "0.2", "tail", "-F", w.tree.at("etc/fstab")).stderr.strip()  # noqa: E731
+        during(w, "inotify_limit", tail, lambda x: "inotify" in x and "Too many open files" in x, sound="")
+        during(w, "inotify_limit", tail, lambda x: "inotify resources exhausted" in x, "watches", sound="")
+        during(w, "inotify_limit", tail, lambda x: "polling" in x, "instances", 0, sound="")
+        w.as_the_unit()
+        tap.equal(quietly(w, "sh", "-c", "id -u; id -G; grep -E 'Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status").stdout.split(),
+                  ["65534", "65534", "0"] + [y for x in "Inh Prm Eff Bnd Amb".split() for y in (
+                      "Cap%s:" % x, "0000000000000004")], "as_the_unit()")
+
+    with World() as w:
+        kubelet, containerd = w.tree.at("var/lib/kubelet"), w.tree.at("var/lib/containerd")
+        w.tree.mkdir("var/lib/containerd")
+
+        def df(what, path):
+            return int(quietly(w, "df", "--output=" + what, path).stdout.split()[-1].rstrip("%"))
+        free = quietly(w, "ls", kubelet).stdout
+        during(w, "disk_full", lambda: df("size", kubelet) == 65536 and df("pcent", kubelet), lambda n: 92 <= n <= 94)
+        during(w, "disk_full", lambda: (df("size", containerd) == 65536, df("size", containerd) == 65536 and df("avail", containerd)),
+               (True, 0), "/var/lib/containerd", 100)
+        during(w, "inodes_exhausted", lambda: df("itotal", kubelet) == 2000 and (df("ipcent", kubelet), df("pcent", kubelet)),
+               lambda x: x[0] >= 98 and x[1] <= 1)
+        touch = lambda: quietly(w, "touch", containerd + "/x").stderr.strip().rsplit(": ")[-1]  # noqa: E731
+        during(w, "disk_read_only", touch, "Read-only file system", sound="")
+        during(w, "disk_read_only", lambda: mounted("-O", "ro"), ["/var/lib/containerd"], sound=[])
+        lines = w.wtmp(("boot", 90000), ("shutdown", 4000), ("boot", 300))
+        said = quietly(w, "last", "-x", "-f", w.tree.at("var/log/wtmp")).stdout
+        tap.equal([x.split()[0] for x in said.splitlines() if "wtmp" not in x and x], ["reboot", "shutdown", "reboot"],
+                  "last reads wtmp") if shutil.which("last") else tap.skip("wtmp", "there is no last")
+        lines()
+        undo = w.disk_full()
+        tap.ok(set(free.split()) <= set(quietly(w, "ls", kubelet).stdout.split()), "what lay there is on the disk", free)
+        undo()
 
 
 def test_node_network():

@@ -138,6 +138,7 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
         self.name = "%s%d-%d" % (net.PREFIX, os.getpid(), next(_counter))
         self.dir = os.path.join(tempfile.gettempdir(), self.name)
         self.env = {}           # more environment for what runs in the world
+        self.mounts = []        # shell lines: what is mounted for what runs in the world ($ROOT is the tree)
         self._hop_limit = hop_limit
         self._undo = []
         self._closed = True
@@ -460,8 +461,15 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
         self._host_settle()
         kwargs.setdefault("capture_output", True)
         kwargs.setdefault("text", True)
-        return subprocess.run(self.node.argv(list(argv)), timeout=timeout,
+        return subprocess.run(self.node.argv(self.mounted(list(argv))), timeout=timeout,
                               env=self.environment(**(env or {})), **kwargs)
+
+    def mounted(self, argv):
+        """The command line that runs argv with self.mounts, in a mount namespace of its own: what is mounted goes with it."""
+        if not self.mounts:
+            return argv
+        script = "\n".join(["set -e", "ROOT=$1; shift", "mount --make-rprivate /", *self.mounts, 'exec "$@"'])
+        return ["unshare", "-m", "sh", "-c", script, "sh", self.root, *argv]
 
     @staticmethod
     def binary():
