@@ -17,11 +17,13 @@
 #define RECENT    (900 * USEC_PER_SEC) /* three lives within it are a loop: back-off ends at 5 min */
 #define SCHEDULE  (120 * USEC_PER_SEC) /* from registration until aws-node's image is there */
 #define REPLACE   (300 * USEC_PER_SEC) /* an upgrade stops one pod and then starts another */
+#define BOOTED    (300 * USEC_PER_SEC) /* a node that was rebooted has its pods again by then */
 #define SHOWN     (900 * USEC_PER_SEC) /* so long a change is told */
 #define OFTEN     3                    /* restarts below this are nothing */
 #define HOLD      (2 * USEC_PER_SEC)   /* a pod that starts rewrites the checkpoint, and wakes us */
 #define TICK      (USEC_PER_SEC / 100) /* USER_HZ, the same on all of Linux */
 #define LOG       "/var/log/aws-routed-eni/ipamd.log"
+#define CONFLIST  "/etc/cni/net.d/10-aws.conflist"
 #define ENIS_PATH "/v1/enis"
 /* In a check, who knows whether the node is registered looks at the same time. */
 #define PATIENCE (500 * USEC_PER_MSEC)
@@ -37,6 +39,7 @@ enum {
 	LOG_END = 65536,
 	SETTINGS_MAX = 64,
 	RISES = 3,
+	CLOCK_SLACK_S = 60, /* of the wall clock, between a boot and the one before */
 };
 
 static const char *const run_dirs[] = {"/var/run/aws-node", "/run/aws-node"};
@@ -760,15 +763,23 @@ static bool logged_lately(const struct run *r)
 	       now - st.st_mtim.tv_sec < (int64_t) (REPLACE / USEC_PER_SEC);
 }
 
+/* Of a registered node: it has been one for so long, as far as can be told. */
+static bool may_be_missed(struct run *r, usec_t after)
+{
+	const struct memory *m = run_memory(r);
+	bool known = !run_once(r) || run_node(r)->registered_at; /* a check has no past */
+
+	return !known || run_now(r) - m->registered_since >= after;
+}
+
 static void observe_absent(struct run *r)
 {
 	const struct memory *m = run_memory(r);
 	const struct state *s = run_state(r);
 	bool registered = is_registered(r), replaced = logged_lately(r);
 	usec_t wait = m->seen_at ? REPLACE : SCHEDULE;
-	bool known = !run_once(r) || run_node(r)->registered_at; /* a check has no past */
-	bool waited = (!known || run_now(r) - m->registered_since >= SCHEDULE) &&
-	              (run_once(r) || run_now(r) - m->gone_since >= wait);
+	bool waited =
+		may_be_missed(r, SCHEDULE) && (run_once(r) || run_now(r) - m->gone_since >= wait);
 	bool ripe = registered && !s->no_proc && !replaced && waited;
 	struct observation *o;
 
@@ -825,6 +836,30 @@ static void observe_serving(struct run *r)
 	                   n->cni_version);
 }
 
+/* aws-node writes the configuration each time it has become healthy: one that is older than the
+ * boot was left over from the one before, and lets the node look ready. */
+static void observe_left_over(struct run *r, bool looping)
+{
+	const struct memory *m = run_memory(r);
+	int64_t booted = (int64_t) (run_realtime(r) / USEC_PER_SEC) -
+	                 (int64_t) (run_uptime(r) / USEC_PER_SEC);
+	struct observation *o;
+	struct stat st;
+	bool ripe;
+
+	if (m->served_at || file_stat(run_files(r), CONFLIST, &st) < 0 ||
+	    st.st_mtim.tv_sec + CLOCK_SLACK_S >= booted)
+		return;
+	ripe = run_uptime(r) >= BOOTED && is_registered(r) && may_be_missed(r, BOOTED) &&
+	       (looping || !m->pid || age(r, m) >= START);
+	o = run_observe(r, LAYER_CNI, "left-over", CONFLIST,
+	                ripe ? OUTCOME_EXPIRED : OUTCOME_UNKNOWN, 0);
+	observation_number(o, "older_s", booted - st.st_mtim.tv_sec);
+	observation_number(o, "uptime_s", (int64_t) (run_uptime(r) / USEC_PER_SEC));
+	observation_detail(o, CONFLIST " is %lld s older than this boot, ipamd does not serve",
+	                   (long long) (booted - st.st_mtim.tv_sec));
+}
+
 static void observe(struct run *r)
 {
 	const struct state *s = run_state(r);
@@ -841,6 +876,8 @@ static void observe(struct run *r)
 		observe_absent(r);
 	n->ipamd.served_at = m->served_at;
 	n->ipamd.began = m->pid ? run_now(r) - age(r, m) : 0;
+	if (!s->serving)
+		observe_left_over(r, looping);
 	if (looping)
 		observe_loop(r);
 	observe_identity(r);
@@ -1036,6 +1073,16 @@ static enum code judge_serving(const struct observation *o, struct words *ret)
 	return CODE_IpamdNotServing;
 }
 
+static enum code judge_left_over(const struct observation *o, struct words *ret)
+{
+	(void) text_format(ret->summary, sizeof(ret->summary),
+	                   "%s is %d min older than this boot, and ipamd has not served since, "
+	                   "for %d min",
+	                   o->subject, (int) (evidence_number(o, "older_s", 0) / 60),
+	                   (int) (evidence_number(o, "uptime_s", 0) / 60));
+	return CODE_CniConfigStale;
+}
+
 static enum code judge(const struct observation *o, struct words *ret)
 {
 	if (o->outcome == OUTCOME_OK || o->outcome == OUTCOME_SKIPPED ||
@@ -1060,6 +1107,8 @@ static enum code judge(const struct observation *o, struct words *ret)
 		                   evidence_get_text(o, "before"));
 		return CODE_CniChanged;
 	}
+	if (strcmp(o->aspect, "left-over") == 0)
+		return judge_left_over(o, ret);
 	return o->aspect[0] ? CODE_NONE : judge_serving(o, ret);
 }
 
@@ -1079,6 +1128,6 @@ const struct probe probe_ipamd = {
 	.start = start,
 	.judge = judge,
 	.codes = {CODE_AwsNodeNotRunning, CODE_AwsNodeCrashLooping, CODE_AwsNodeProbeKilled,
-                  CODE_IpamdNotServing, CODE_CniIdentityUnreachable, CODE_NetworkPolicyAgentFailing,
-                  CODE_CniChanged},
+                  CODE_IpamdNotServing, CODE_CniConfigStale, CODE_CniIdentityUnreachable,
+                  CODE_NetworkPolicyAgentFailing, CODE_CniChanged},
 };

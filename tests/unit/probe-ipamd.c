@@ -319,6 +319,65 @@ static void test_identity(void)
 	unmake(r);
 }
 
+static void date_conflist(int64_t before_boot)
+{
+	struct timespec t = {.tv_sec = (int64_t) ((world.realtime - world.uptime) / USEC_PER_SEC) -
+	                               before_boot};
+	char path[256];
+
+	(void) text_format(path, sizeof(path), "%s/etc/cni/net.d/10-aws.conflist", world.base);
+	ok(utimensat(AT_FDCWD, path, (const struct timespec[]){t, t}, 0) == 0);
+}
+
+/* The configuration of the boot before makes a node look ready that is not. */
+static void test_left_over(void)
+{
+	struct run *r = make(tree_new());
+	const struct observation *o;
+
+	/* of this boot, as far as the wall clock can be trusted */
+	date_conflist(0);
+	(void) look(r);
+	later(r, 301);
+	ok(look(r) == OUTCOME_ABSENT && !fake_find(r, "left-over", NULL));
+	date_conflist(60);
+	ok(look(r) == OUTCOME_ABSENT && !fake_find(r, "left-over", NULL));
+	date_conflist(7200);
+	ok(look(r) == OUTCOME_ABSENT);
+	o = fake_find(r, "left-over", "/etc/cni/net.d/10-aws.conflist");
+	ok(o && o->outcome == OUTCOME_EXPIRED && evidence_number(o, "older_s", 0) == 7200);
+	ok(fake_judge(r, &tested_ipamd, "left-over") == CODE_CniConfigStale);
+	/* aws-node starts, and may take its time */
+	put_process(77, "aws-k8s-agent", world.uptime / TICK - 2000);
+	ok(look(r) == OUTCOME_UNKNOWN);
+	ok(fake_judge(r, &tested_ipamd, "left-over") == CODE_NONE);
+	world.ports = serving;
+	ok(look(r) == OUTCOME_OK && !fake_find(r, "left-over", NULL));
+	/* it has served in this boot, whatever the file's date */
+	drop_file("proc/77/comm");
+	world.ports = NULL;
+	(void) look(r);
+	later(r, 400);
+	ok(look(r) == OUTCOME_ABSENT && !fake_find(r, "left-over", NULL));
+	unmake(r);
+
+	/* the first minutes of a boot, and a node that has not joined */
+	r = make(tree_new());
+	world.uptime = 299 * USEC_PER_SEC;
+	date_conflist(7200);
+	r->once = true;
+	(void) look(r);
+	ok(fake_judge(r, &tested_ipamd, "left-over") == CODE_NONE);
+	world.uptime = 3000 * USEC_PER_SEC;
+	date_conflist(7200);
+	ok(look(r) == OUTCOME_ABSENT);
+	ok(fake_judge(r, &tested_ipamd, "left-over") == CODE_CniConfigStale);
+	r->node.registered = NO;
+	ok(look(r) == OUTCOME_SKIPPED);
+	ok(fake_judge(r, &tested_ipamd, "left-over") == CODE_NONE);
+	unmake(r);
+}
+
 /* A check has one look: whether the node is registered may be learnt a moment later. */
 static void test_absent_at_once(void)
 {
@@ -351,5 +410,6 @@ int main(void)
 	test_loop();
 	test_agent();
 	test_identity();
+	test_left_over();
 	return done();
 }

@@ -462,13 +462,24 @@ class NodeFaults(host.Host):
         return self.aws_node_crash_loop(restarts, 137)
 
     @fault
-    def nodeagent_crash_loop(self, restarts=6):
-        """The network policy agent ends again and again, ipamd is well (C010)."""
-        self.log(cni.LOGS + "network-policy-agent.log").add(self.uptime() - 20, cni.zap_line(
-            "error", "controller/main.go:151", "unable to create controller ebpf client: failed to mount bpffs: no such "
-            "device"))
+    def nodeagent_crash_loop(self, restarts=6, bpffs=False):
+        """The network policy agent ends again and again, ipamd is well (C010). bpffs: as /sys/fs/bpf is not mounted."""
+        backs = [lambda: self.node.call(self.ipamd.open_agent)]
+        if bpffs:
+            self.log(cni.LOGS + "network-policy-agent.log").add(self.uptime() - 20, cni.zap_line(
+                "error", "controller/main.go:151", "unable to create controller ebpf client: failed to mount bpffs: no such "
+                "device"))
+            backs.append(self.bpffs_missing())
         self.ipamd.close_agent()
-        return self._all(lambda: self.node.call(self.ipamd.open_agent), self.aws_node_crash_loop(restarts, 1, name="aws-eks-nodeagent", conflist=True))
+        return self._all(*backs, self.aws_node_crash_loop(restarts, 1, name="aws-eks-nodeagent", conflist=True))
+
+    @fault
+    def cni_config_left_over(self, before=3600.0):
+        """10-aws.conflist is of the boot before: aws-node has not become healthy in this one."""
+        path = self.tree.at("etc/cni/net.d/10-aws.conflist")
+        old = os.stat(path).st_mtime
+        os.utime(path, (self.wall(-before),) * 2)
+        return lambda: os.utime(path, (old, old))
 
     @fault
     def ipamd_unauthorized(self, api="DescribeNetworkInterfaces", principal=None):
