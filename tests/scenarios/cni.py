@@ -98,7 +98,7 @@ def _(w):
 
 @broken("vpc-cni/crash-loop", "AwsNodeCrashLooping", {
     "AwsNodeCrashLooping": None, "IpamdNotServing": "AwsNodeCrashLooping", "CniConfigMissing": "IpamdNotServing"},
-    more=root("AwsNodeCrashLooping", "5 times"))
+    more=root("AwsNodeCrashLooping", "5 times", "exit code 2 (a panic"))
 def _(w):
     """It ends for a reason that nobody knows, before it was ever healthy."""
     w.aws_node_crash_loop(5, 2, "no such thing")
@@ -110,9 +110,26 @@ def _(w):
     w.aws_node_crash_loop(5, 1, "panic: runtime error", conflist=True)
 
 
+@broken("vpc-cni/out-of-memory", "AwsNodeCrashLooping", {
+    "AwsNodeCrashLooping": None, "IpamdNotServing": "AwsNodeCrashLooping", "CniConfigMissing": "IpamdNotServing"},
+    more=root("AwsNodeCrashLooping", "5 times", "exit code 137 (out of memory)"))
+def _(w):
+    """Killed as by its probe, but for its memory: the runtime says so."""
+    w.aws_node_crash_loop(5, 137, reason="OOMKilled")
+
+
+@broken("vpc-cni/crash-loop-of-an-old-runtime", "AwsNodeCrashLooping", {
+    "AwsNodeCrashLooping": None, "IpamdNotServing": ANY, "CniConfigMissing": ANY},
+    world={"al2": True, "containerd": "v2", "eth_names": True}, more=root("AwsNodeCrashLooping", "exit code 1", "ipamd: no such thing"))
+def _(w):
+    """Its own last error is told with it."""
+    w.ipamd_log("error", "Initialization failure: no such thing", 21)
+    w.aws_node_crash_loop(5, 1, "no such thing")
+
+
 @broken("vpc-cni/killed-by-its-probe", "AwsNodeProbeKilled", {
     "AwsNodeProbeKilled": None, "AwsNodeCrashLooping": "AwsNodeProbeKilled", "IpamdNotServing": ANY,
-    "CniConfigMissing": ANY}, more=root("AwsNodeProbeKilled", "12 times", "liveness probe"))
+    "CniConfigMissing": ANY}, more=root("AwsNodeProbeKilled", "12 times", "exit code 137", "liveness probe"))
 def _(w):
     """C020: exit 137, the liveness probe's lines in kubelet's journal, no error in its own log."""
     w.aws_node_probe_killed()
@@ -138,7 +155,7 @@ def _(w):
 
 
 @degraded("vpc-cni/policy-agent-without-bpffs", "NetworkPolicyAgentFailing", more=every(
-    root("NetworkPolicyAgentFailing", "aws-eks-nodeagent", "6 times", "/sys/fs/bpf is not a bpf file system"),
+    root("NetworkPolicyAgentFailing", "aws-eks-nodeagent", "6 times", "exit code 1", "/sys/fs/bpf is not a bpf file system"),
     conditions("CniProblem")))
 def _(w):
     """C010: it ends because /sys/fs/bpf is not mounted."""

@@ -237,6 +237,18 @@ static void test_loop(void)
 	static const char *const other[] = {
 		"\"Probe failed\" probeType=\"Readiness\" pod=\"kube-system/aws-node-x7k2p\"",
 		NULL};
+	static const uint8_t list[] = "\x0a\x09\x0a\x03"
+				      "abc\x30\x02\x38\x05";
+	static const uint8_t killed[] = "\x0a\x05\x18\x02\x38\x89\x01";
+	static const uint8_t oom[] = "\x0a\x10\x18\x02\x38\x89\x01\x52\x09OOMKilled";
+	static const struct fake_cri old_runtime[] = {
+		{"/runtime.v1alpha2.RuntimeService/ListContainers", list, sizeof(list) - 1},
+		{"/runtime.v1alpha2.RuntimeService/ContainerStatus", killed, sizeof(killed) - 1},
+		{NULL, NULL, 0}};
+	static const struct fake_cri runtime[] = {
+		{"/runtime.v1.RuntimeService/ListContainers", list, sizeof(list) - 1},
+		{"/runtime.v1.RuntimeService/ContainerStatus", oom, sizeof(oom) - 1},
+		{NULL, NULL, 0}};
 	struct run *r = make(tree_new());
 	int64_t now = (int64_t) (world.realtime / USEC_PER_SEC);
 
@@ -250,8 +262,19 @@ static void test_loop(void)
 	world.lines = lines;
 	ok(look(r) == OUTCOME_REFUSED);
 	ok(fake_judge(r, &tested_ipamd, "probe") == CODE_AwsNodeProbeKilled);
+	/* how it ended, by a runtime of the old version and of the new */
+	ok(evidence_number(fake_find(r, "container", NULL), "exit_code", -1) == -1);
+	world.cri = old_runtime;
+	ok(look(r) == OUTCOME_REFUSED);
+	ok(evidence_number(fake_find(r, "probe", NULL), "exit_code", -1) == 137);
+	world.cri = runtime;
+	ok(look(r) == OUTCOME_REFUSED && !fake_find(r, "probe", NULL)); /* it was its memory */
+	ok(evidence_number(fake_find(r, "container", NULL), "exit_code", -1) == 137);
+	ok(fake_judge(r, &tested_ipamd, "container") == CODE_AwsNodeCrashLooping);
+	world.cri = NULL;
 	put_file("var/log/aws-routed-eni/ipamd.log", "{\"level\":\"error\",\"msg\":\"x\"}\n");
 	ok(look(r) == OUTCOME_REFUSED && !fake_find(r, "probe", NULL)); /* the log says why */
+	ok(strcmp(evidence_get_text(fake_find(r, "container", NULL), "error"), "x") == 0);
 	/* it comes to serve */
 	put_process(77, "aws-k8s-agent", 999900);
 	world.ports = serving;

@@ -410,7 +410,8 @@ class NodeFaults(host.Host):
         return self._all(self._set(self.ipamd, hang=True), self._set(self.ipamd.grpc, hang=True))
 
     @fault
-    def aws_node_crash_loop(self, restarts=5, exit_code=1, error="", name="aws-node", conflist=False, finished=20.0):
+    def aws_node_crash_loop(self, restarts=5, exit_code=1, error="", name="aws-node", conflist=False, finished=20.0,
+                            reason=""):
         """A container of aws-node ends again and again, and is in back-off now. conflist: it has worked before."""
         old = list(self.cri.containers)
         c = next(c for c in old if c.name == name)
@@ -424,7 +425,7 @@ class NodeFaults(host.Host):
                 self._network_not_ready_lines()
         backs.append(self.tree.take(cni.BUNDLES + c.id))
         dead = cri.Container(c.pod, c.name, c.image, cri.EXITED, restarts, exit_code, started=self.uptime() - finished - 30,
-                             finished=self.uptime() - finished, message=error)
+                             finished=self.uptime() - finished, message=error, reason=reason)
         self.cri.containers = [dead if x is c else x for x in old]
         for i in (restarts - 1, restarts):
             log = self.log(cni.pod_log(cri.Container(c.pod, c.name, c.image, attempt=i)))
