@@ -737,3 +737,59 @@ void ipamd_environ_parse(const char *text, size_t len, struct oci_container *ret
 		at += v.len + 1;
 	}
 }
+
+/* ---- the end of its log ---- */
+
+/* Behind the last start but one; the whole where there are fewer. */
+static const char *last_lives(const char *text, const char *end)
+{
+	static const char start[] = "Starting L-IPAMD";
+	const char *last = text, *before = text, *at = text;
+
+	while ((at = memmem(at, (size_t) (end - at), start, sizeof(start) - 1))) {
+		before = last;
+		last = at;
+		at += sizeof(start) - 1;
+	}
+	return before;
+}
+
+/* A JSON string's bytes up to its quote, each escaped character as it is. */
+static void take_string(const char *p, const char *end, char *ret, size_t size)
+{
+	char text[256];
+	size_t n = 0;
+
+	while (p < end && *p != '"' && n < sizeof(text)) {
+		if (*p == '\\' && p + 1 < end)
+			p++;
+		text[n++] = *p++;
+	}
+	(void) text_clean(ret, size, text, n);
+}
+
+bool ipamd_log_error(const char *text, size_t len, char *ret, size_t size)
+{
+	static const char *const levels[] = {"\"level\":\"error\"", "\"level\":\"fatal\""};
+	static const char mark[] = "\"msg\":\"";
+	const char *end = text + len, *newline;
+	bool found = false;
+
+	for (const char *p = last_lives(text, end); p < end; p = newline + 1) {
+		const char *message;
+		bool bad = false;
+
+		newline = memchr(p, '\n', (size_t) (end - p));
+		if (!newline) /* it is still being written */
+			break;
+		for (size_t i = 0; i < ELEMENTS(levels); i++)
+			bad = bad ||
+			      memmem(p, (size_t) (newline - p), levels[i], strlen(levels[i]));
+		message = bad ? memmem(p, (size_t) (newline - p), mark, sizeof(mark) - 1) : NULL;
+		if (!message)
+			continue;
+		take_string(message + sizeof(mark) - 1, newline, ret, size);
+		found = true;
+	}
+	return found;
+}

@@ -33,3 +33,6 @@ struct oci_container {
 int oci_config_parse(const char *text, size_t len, struct oci_container *ret);
 /* The same from /proc/PID/environ: "NAME=value" with a NUL after each. */
 void ipamd_environ_parse(const char *text, size_t len, struct oci_container *ret);
+/* The last error of ipamd.log, by its end: of this life of ipamd or of the one before, as the next
+ * may have begun since. False when there is none. */
+bool ipamd_log_error(const char *text, size_t len, char *ret, size_t size);

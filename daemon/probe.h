@@ -10,6 +10,7 @@
 #include "catalogue.h"
 #include "clock.h"
 #include "containerd.h"
+#include "cri.h"
 #include "dns.h"
 #include "eni-limits.h"
 #include "ethtool.h"

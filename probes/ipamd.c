@@ -9,6 +9,7 @@
 #define POD_PREFIX "kube-system_aws-node-"
 #define BUNDLES    "/run/containerd/io.containerd.runtime.v2.task/k8s.io"
 #define HEALTH     "/grpc.health.v1.Health/Check"
+#define CONTAINERD "/run/containerd/containerd.sock"
 
 #define ANSWER    USEC_PER_SEC
 #define REFRESH   (60 * USEC_PER_SEC) /* of introspection while ipamd serves */
@@ -17,11 +18,13 @@
 #define RECENT    (900 * USEC_PER_SEC) /* three lives within it are a loop: back-off ends at 5 min */
 #define SCHEDULE  (120 * USEC_PER_SEC) /* from registration until aws-node's image is there */
 #define REPLACE   (300 * USEC_PER_SEC) /* an upgrade stops one pod and then starts another */
+#define BOOTED    (300 * USEC_PER_SEC) /* a node that was rebooted has its pods again by then */
 #define SHOWN     (900 * USEC_PER_SEC) /* so long a change is told */
 #define OFTEN     3                    /* restarts below this are nothing */
 #define HOLD      (2 * USEC_PER_SEC)   /* a pod that starts rewrites the checkpoint, and wakes us */
 #define TICK      (USEC_PER_SEC / 100) /* USER_HZ, the same on all of Linux */
 #define LOG       "/var/log/aws-routed-eni/ipamd.log"
+#define CONFLIST  "/etc/cni/net.d/10-aws.conflist"
 #define ENIS_PATH "/v1/enis"
 /* In a check, who knows whether the node is registered looks at the same time. */
 #define PATIENCE (500 * USEC_PER_MSEC)
@@ -37,6 +40,7 @@ enum {
 	LOG_END = 65536,
 	SETTINGS_MAX = 64,
 	RISES = 3,
+	CLOCK_SLACK_S = 60, /* of the wall clock, between a boot and the one before */
 };
 
 static const char *const run_dirs[] = {"/var/run/aws-node", "/run/aws-node"};
@@ -64,6 +68,16 @@ struct memory {
 
 enum question { SOCKET, PORT, INTROSPECTION, METRICS, POLICY, IDENTITY, QUESTIONS };
 
+/* Of the runtime: which container ended last, and how. */
+struct runtime_question {
+	bool asked, known;
+	bool alpha; /* it serves v1alpha2 only */
+	const char *container;
+	uint8_t message[192];
+	char id[CRI_ID_MAX];
+	struct cri_exit exit;
+};
+
 struct state {
 	unsigned open; /* questions without an answer yet */
 	bool asked[QUESTIONS];
@@ -74,6 +88,7 @@ struct state {
 	char pod[NAME_BYTES_MAX];
 	char path[512];
 	struct names names;
+	struct runtime_question runtime;
 	bool journal; /* was read */
 	bool serving;
 	usec_t waited;
@@ -588,15 +603,18 @@ static bool is_looping(const struct run *r, const struct memory *m)
 	return c->restarts >= OFTEN && ended_lately(r, c) && (!m->pid || age(r, m) >= SHORT);
 }
 
-static bool log_has_errors(struct run *r)
+static bool log_error(struct run *r, char *ret, size_t size)
 {
+	static const char gives_up[] = "Initialization failure: ";
 	_cleanup_(freep) char *text = NULL;
-	size_t len;
+	size_t len, n = sizeof(gives_up) - 1;
 
-	if (file_read_end(run_files(r), LOG, LOG_END, &text, &len) < 0)
+	if (file_read_end(run_files(r), LOG, LOG_END, &text, &len) < 0 ||
+	    !ipamd_log_error(text, len, ret, size))
 		return false;
-	return memmem(text, len, "\"level\":\"error\"", 15) ||
-	       memmem(text, len, "\"level\":\"fatal\"", 15);
+	if (strncmp(ret, gives_up, n) == 0)
+		memmove(ret, ret + n, strlen(ret + n) + 1);
+	return true;
 }
 
 /* Of the periods in which its cgroup had work, those in which it was held back; -1 not known. */
@@ -625,6 +643,17 @@ static int throttled_percent(struct run *r)
 	return periods && throttled <= periods ? (int) (throttled * 100 / periods) : -1;
 }
 
+static void observe_exit(const struct state *s, struct observation *o)
+{
+	const struct cri_exit *e = &s->runtime.exit;
+
+	if (!s->runtime.known)
+		return;
+	observation_number(o, "exit_code", e->code);
+	if (e->reason[0])
+		observation_text(o, "exit_reason", "%s", e->reason);
+}
+
 static void observe_killed(struct run *r)
 {
 	const struct memory *m = run_memory(r);
@@ -635,10 +664,12 @@ static void observe_killed(struct run *r)
 
 	/* failures of three looks at least, all of the lives that are counted */
 	if (!s->journal || !last || run_now(r) - last > 2 * RECENT ||
-	    (m->oom_at && run_now(r) - m->oom_at < 2 * RECENT) || log_has_errors(r))
+	    (m->oom_at && run_now(r) - m->oom_at < 2 * RECENT) ||
+	    strcmp(s->runtime.exit.reason, "OOMKilled") == 0)
 		return;
 	o = run_observe(r, LAYER_CNI, "probe", "aws-node", OUTCOME_FAILED, 0);
 	observation_number(o, "restarts", m->node.restarts);
+	observe_exit(s, o);
 	throttled = throttled_percent(r);
 	if (throttled >= 0)
 		observation_number(o, "throttled_percent", throttled);
@@ -648,15 +679,23 @@ static void observe_killed(struct run *r)
 static void observe_loop(struct run *r)
 {
 	const struct memory *m = run_memory(r);
+	const struct state *s = run_state(r);
 	struct observation *o;
+	char error[96];
+	bool says;
 
+	says = log_error(r, error, sizeof(error));
 	o = run_observe(r, LAYER_CNI, "container", "aws-node", OUTCOME_FAILED, 0);
 	observation_number(o, "restarts", m->node.restarts);
+	observe_exit(s, o);
 	if (m->pid)
 		observation_number(o, "alive_s", (int64_t) (age(r, m) / USEC_PER_SEC));
+	if (says)
+		observation_text(o, "error", "%s", error);
 	observation_detail(o, "aws-node restarted %d times and does not come to serve",
 	                   m->node.restarts);
-	observe_killed(r);
+	if (!says)
+		observe_killed(r);
 }
 
 /* ---- the node agent of network policies ---- */
@@ -679,15 +718,21 @@ static int has_bpffs(struct run *r)
 	return 0;
 }
 
+static bool agent_fails(struct run *r)
+{
+	const struct container *c = &((const struct memory *) run_memory(r))->agent;
+	const struct state *s = run_state(r);
+
+	return c->restarts >= OFTEN && s->asked[POLICY] && s->answer[POLICY] != OUTCOME_OK &&
+	       s->answer[POLICY] != OUTCOME_UNKNOWN && (ended_lately(r, c) || rises_often(r, c));
+}
+
 static void observe_agent(struct run *r)
 {
 	const struct memory *m = run_memory(r);
 	const struct state *s = run_state(r);
 	const struct container *c = &m->agent;
-	bool answers = s->asked[POLICY] && s->answer[POLICY] == OUTCOME_OK;
-	bool failing = c->restarts >= OFTEN && s->asked[POLICY] && !answers &&
-	               s->answer[POLICY] != OUTCOME_UNKNOWN &&
-	               (ended_lately(r, c) || rises_often(r, c));
+	bool failing = agent_fails(r);
 	struct observation *o;
 	int bpffs;
 
@@ -700,6 +745,8 @@ static void observe_agent(struct run *r)
 		observation_detail(o, "restarted %d times", c->restarts);
 		return;
 	}
+	if (s->runtime.container && strcmp(s->runtime.container, "aws-eks-nodeagent") == 0)
+		observe_exit(s, o);
 	bpffs = has_bpffs(r);
 	if (bpffs >= 0)
 		observation_number(o, "bpffs", bpffs);
@@ -760,15 +807,23 @@ static bool logged_lately(const struct run *r)
 	       now - st.st_mtim.tv_sec < (int64_t) (REPLACE / USEC_PER_SEC);
 }
 
+/* Of a registered node: it has been one for so long, as far as can be told. */
+static bool may_be_missed(struct run *r, usec_t after)
+{
+	const struct memory *m = run_memory(r);
+	bool known = !run_once(r) || run_node(r)->registered_at; /* a check has no past */
+
+	return !known || run_now(r) - m->registered_since >= after;
+}
+
 static void observe_absent(struct run *r)
 {
 	const struct memory *m = run_memory(r);
 	const struct state *s = run_state(r);
 	bool registered = is_registered(r), replaced = logged_lately(r);
 	usec_t wait = m->seen_at ? REPLACE : SCHEDULE;
-	bool known = !run_once(r) || run_node(r)->registered_at; /* a check has no past */
-	bool waited = (!known || run_now(r) - m->registered_since >= SCHEDULE) &&
-	              (run_once(r) || run_now(r) - m->gone_since >= wait);
+	bool waited =
+		may_be_missed(r, SCHEDULE) && (run_once(r) || run_now(r) - m->gone_since >= wait);
 	bool ripe = registered && !s->no_proc && !replaced && waited;
 	struct observation *o;
 
@@ -825,6 +880,30 @@ static void observe_serving(struct run *r)
 	                   n->cni_version);
 }
 
+/* aws-node writes the configuration each time it has become healthy: one that is older than the
+ * boot was left over from the one before, and lets the node look ready. */
+static void observe_left_over(struct run *r, bool looping)
+{
+	const struct memory *m = run_memory(r);
+	int64_t booted = (int64_t) (run_realtime(r) / USEC_PER_SEC) -
+	                 (int64_t) (run_uptime(r) / USEC_PER_SEC);
+	struct observation *o;
+	struct stat st;
+	bool ripe;
+
+	if (m->served_at || file_stat(run_files(r), CONFLIST, &st) < 0 ||
+	    st.st_mtim.tv_sec + CLOCK_SLACK_S >= booted)
+		return;
+	ripe = run_uptime(r) >= BOOTED && is_registered(r) && may_be_missed(r, BOOTED) &&
+	       (looping || !m->pid || age(r, m) >= START);
+	o = run_observe(r, LAYER_CNI, "left-over", CONFLIST,
+	                ripe ? OUTCOME_EXPIRED : OUTCOME_UNKNOWN, 0);
+	observation_number(o, "older_s", booted - st.st_mtim.tv_sec);
+	observation_number(o, "uptime_s", (int64_t) (run_uptime(r) / USEC_PER_SEC));
+	observation_detail(o, CONFLIST " is %lld s older than this boot, ipamd does not serve",
+	                   (long long) (booted - st.st_mtim.tv_sec));
+}
+
 static void observe(struct run *r)
 {
 	const struct state *s = run_state(r);
@@ -841,11 +920,76 @@ static void observe(struct run *r)
 		observe_absent(r);
 	n->ipamd.served_at = m->served_at;
 	n->ipamd.began = m->pid ? run_now(r) - age(r, m) : 0;
+	if (!s->serving)
+		observe_left_over(r, looping);
 	if (looping)
 		observe_loop(r);
 	observe_identity(r);
 	observe_agent(r);
 	observe_change(r);
+}
+
+/* ---- how its container ended ---- */
+
+static bool call_runtime(struct run *r, const char *method, ssize_t len, run_grpc_t done)
+{
+	struct state *s = run_state(r);
+
+	if (len < 0)
+		return false;
+	(void) text_format(s->path, sizeof(s->path), "/runtime.%s.RuntimeService/%s",
+	                   s->runtime.alpha ? "v1alpha2" : "v1", method);
+	return run_grpc(r, CONTAINERD, s->path, s->runtime.message, (size_t) len, ANSWER, done,
+	                0) == 0;
+}
+
+static void on_ended(struct run *r, const struct grpc_reply *reply, uintptr_t tag)
+{
+	struct runtime_question *q = &((struct state *) run_state(r))->runtime;
+
+	q->known = reply->outcome == OUTCOME_OK && reply->status == GRPC_OK &&
+	           cri_exit_read(reply->message, reply->len, &q->exit) == 0;
+	finish(r);
+}
+
+static bool list_containers(struct run *r);
+
+static void on_list(struct run *r, const struct grpc_reply *reply, uintptr_t tag)
+{
+	struct runtime_question *q = &((struct state *) run_state(r))->runtime;
+
+	if (reply->outcome == OUTCOME_OK && reply->status == GRPC_UNIMPLEMENTED && !q->alpha) {
+		q->alpha = true;
+		if (list_containers(r))
+			return;
+	}
+	if (reply->outcome == OUTCOME_OK && reply->status == GRPC_OK &&
+	    cri_newest_exited(reply->message, reply->len, q->id) == 0 &&
+	    call_runtime(r, "ContainerStatus",
+	                 cri_status_request(q->message, sizeof(q->message), q->id), on_ended))
+		return;
+	finish(r);
+}
+
+static bool list_containers(struct run *r)
+{
+	struct runtime_question *q = &((struct state *) run_state(r))->runtime;
+
+	return call_runtime(r, "ListContainers",
+	                    cri_list_request(q->message, sizeof(q->message), q->container),
+	                    on_list);
+}
+
+/* Only of a container that ends again and again, and once a look. */
+static bool asks_runtime(struct run *r, bool looping)
+{
+	struct runtime_question *q = &((struct state *) run_state(r))->runtime;
+
+	q->container = looping ? "aws-node" : agent_fails(r) ? "aws-eks-nodeagent" : NULL;
+	if (q->asked || !q->container)
+		return false;
+	q->asked = true;
+	return list_containers(r);
 }
 
 static void on_step(struct run *r, uintptr_t tag)
@@ -871,13 +1015,17 @@ static void finish(struct run *r)
 		.units = units, .kernel = true, .newest_only = 2 * RECENT, .entries_max = 4000};
 	struct memory *m = run_memory(r);
 	struct state *s = run_state(r);
+	bool looping;
 
 	s->serving = s->serving || serves(r);
+	looping = !s->serving && is_looping(r, m);
 	if (!s->serving && !m->pid && waits_for_registration(r))
 		return;
 	if (s->serving)
 		m->served_at = run_now(r);
-	else if (is_looping(r, m) && run_journal(r, &q, m->cursor, on_line, on_lines, 0) == 0)
+	if (asks_runtime(r, looping))
+		return;
+	if (looping && run_journal(r, &q, m->cursor, on_line, on_lines, 0) == 0)
 		return;
 	observe(r);
 	run_end(r);
@@ -960,26 +1108,31 @@ static int start(struct run *r)
 static void say_restarts(const struct observation *o, struct words *ret, const char *name)
 {
 	int64_t restarts = evidence_number(o, "restarts", -1);
-	int64_t exit_code = evidence_number(o, "exit_code", -1);
+	int exit_code = (int) evidence_number(o, "exit_code", -1);
+	const char *meaning = cri_exit_meaning(exit_code, evidence_get_text(o, "exit_reason"));
 
 	(void) text_format(ret->summary, sizeof(ret->summary), "%s restarts again and again", name);
 	if (restarts > 0)
 		(void) text_format(ret->summary, sizeof(ret->summary), "%s restarted %d times",
 		                   name, (int) restarts);
 	if (exit_code >= 0)
-		(void) text_append(ret->summary, sizeof(ret->summary), ", exit code %d",
-		                   (int) exit_code);
+		(void) text_append(ret->summary, sizeof(ret->summary), ", exit code %d%s%s%s",
+		                   exit_code, meaning[0] ? " (" : "", meaning,
+		                   meaning[0] ? ")" : "");
 }
 
 static enum code judge_container(const struct observation *o, struct words *ret)
 {
 	int64_t alive = evidence_number(o, "alive_s", -1);
+	const char *error = evidence_get_text(o, "error");
 
 	say_restarts(o, ret, "aws-node");
 	(void) text_append(ret->summary, sizeof(ret->summary), " and does not come to serve");
 	if (alive >= 0)
 		(void) text_append(ret->summary, sizeof(ret->summary), ", this time for %d s",
 		                   (int) alive);
+	if (error[0])
+		(void) text_append(ret->summary, sizeof(ret->summary), "; ipamd: %s", error);
 	return CODE_AwsNodeCrashLooping;
 }
 
@@ -1036,6 +1189,16 @@ static enum code judge_serving(const struct observation *o, struct words *ret)
 	return CODE_IpamdNotServing;
 }
 
+static enum code judge_left_over(const struct observation *o, struct words *ret)
+{
+	(void) text_format(ret->summary, sizeof(ret->summary),
+	                   "%s is %d min older than this boot, and ipamd has not served since, "
+	                   "for %d min",
+	                   o->subject, (int) (evidence_number(o, "older_s", 0) / 60),
+	                   (int) (evidence_number(o, "uptime_s", 0) / 60));
+	return CODE_CniConfigStale;
+}
+
 static enum code judge(const struct observation *o, struct words *ret)
 {
 	if (o->outcome == OUTCOME_OK || o->outcome == OUTCOME_SKIPPED ||
@@ -1060,6 +1223,8 @@ static enum code judge(const struct observation *o, struct words *ret)
 		                   evidence_get_text(o, "before"));
 		return CODE_CniChanged;
 	}
+	if (strcmp(o->aspect, "left-over") == 0)
+		return judge_left_over(o, ret);
 	return o->aspect[0] ? CODE_NONE : judge_serving(o, ret);
 }
 
@@ -1080,6 +1245,6 @@ const struct probe probe_ipamd = {
 	.start = start,
 	.judge = judge,
 	.codes = {CODE_AwsNodeNotRunning, CODE_AwsNodeCrashLooping, CODE_AwsNodeProbeKilled,
-                  CODE_IpamdNotServing, CODE_CniIdentityUnreachable, CODE_NetworkPolicyAgentFailing,
-                  CODE_CniChanged},
+                  CODE_IpamdNotServing, CODE_CniConfigStale, CODE_CniIdentityUnreachable,
+                  CODE_NetworkPolicyAgentFailing, CODE_CniChanged},
 };

@@ -36,13 +36,22 @@ struct fake_port {
 	const char *body;
 };
 
+/* What the runtime answers to a method; NULL closes the list, what is not in it is unimplemented.
+ */
+struct fake_cri {
+	const char *method;
+	const uint8_t *message;
+	size_t len;
+};
+
 static struct {
 	usec_t uptime, realtime;
 	bool woken;
 	char remembered[REMEMBER_MAX + 1];
 	const struct fake_port *ports;
 	enum outcome grpc;
-	const char *const *lines; /* of the journal; NULL: there is none */
+	const struct fake_cri *cri; /* NULL: no runtime is there */
+	const char *const *lines;   /* of the journal; NULL: there is none */
 	const struct unit *units;
 	size_t n_units;
 	unsigned asked;
@@ -88,7 +97,7 @@ static struct {
 	run_line_t line;
 	run_lines_t lines;
 	run_unit_t unit;
-	char name[UNIT_NAME_MAX];
+	char name[UNIT_NAME_MAX]; /* of the unit, or gRPC's method */
 	uintptr_t tag;
 } asked[16];
 static size_t n_asked;
@@ -109,6 +118,7 @@ int fake_grpc(struct run *r, const char *socket, const char *method, const void 
 	world.asked++;
 	asked[n_asked].kind = ASKED_GRPC;
 	asked[n_asked].grpc = on_done;
+	(void) text_format(asked[n_asked].name, sizeof(asked[0].name), "%s", method);
 	asked[n_asked++].tag = tag;
 	return 0;
 }
@@ -152,6 +162,23 @@ static inline void answer_http(struct run *r, size_t i)
 	asked[i].http(r, &reply, asked[i].tag);
 }
 
+static inline void answer_grpc(struct run *r, size_t i)
+{
+	struct grpc_reply reply = {.outcome = world.grpc, .message = (const uint8_t *) ""};
+
+	if (strncmp(asked[i].name, "/runtime.", 9) == 0) {
+		reply.outcome = world.cri ? OUTCOME_OK : OUTCOME_ABSENT;
+		reply.status = GRPC_UNIMPLEMENTED;
+		for (const struct fake_cri *c = world.cri; c && c->method; c++)
+			if (strcmp(c->method, asked[i].name) == 0) {
+				reply.status = GRPC_OK;
+				reply.message = c->message;
+				reply.len = c->len;
+			}
+	}
+	asked[i].grpc(r, &reply, asked[i].tag);
+}
+
 static inline void answer_journal(struct run *r, size_t i)
 {
 	struct journal_end end = {0};
@@ -187,9 +214,7 @@ static inline int cni_run(struct run *r, const struct probe *p)
 		if (asked[i].kind == ASKED_HTTP) {
 			answer_http(r, i);
 		} else if (asked[i].kind == ASKED_GRPC) {
-			struct grpc_reply reply = {.outcome = world.grpc};
-
-			asked[i].grpc(r, &reply, asked[i].tag);
+			answer_grpc(r, i);
 		} else if (asked[i].kind == ASKED_JOURNAL) {
 			answer_journal(r, i);
 		} else {

@@ -19,8 +19,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct oci_container c;
 	struct ipamd_view v;
 	size_t n = 0;
+	char error[72];
 	bool more;
 
+	if (ipamd_log_error(text, size, error, sizeof(error)))
+		clean(error);
 	if (ipamd_enis_parse(text, size, UINT64_C(1787220020) * USEC_PER_SEC, &v) == 0) {
 		if (v.n > ENIS_MAX || v.total < 0 || v.assigned < 0)
 			abort();

@@ -9,7 +9,7 @@ import unicodedata
 
 from .checks import network, nothing, outcomes
 from .daemons import alarms, cleared, raised, start, wait_event
-from .table import ANY, broken, daemon, degraded, sound
+from .table import ANY, broken, daemon, degraded, scenario, sound
 
 M5, FULL = "m5.large", {"enis": 3, "pods": 27}
 
@@ -98,7 +98,7 @@ def _(w):
 
 @broken("vpc-cni/crash-loop", "AwsNodeCrashLooping", {
     "AwsNodeCrashLooping": None, "IpamdNotServing": "AwsNodeCrashLooping", "CniConfigMissing": "IpamdNotServing"},
-    more=root("AwsNodeCrashLooping", "5 times"))
+    more=root("AwsNodeCrashLooping", "5 times", "exit code 2 (a panic"))
 def _(w):
     """It ends for a reason that nobody knows, before it was ever healthy."""
     w.aws_node_crash_loop(5, 2, "no such thing")
@@ -110,19 +110,101 @@ def _(w):
     w.aws_node_crash_loop(5, 1, "panic: runtime error", conflist=True)
 
 
+@broken("vpc-cni/out-of-memory", "AwsNodeCrashLooping", {
+    "AwsNodeCrashLooping": None, "IpamdNotServing": "AwsNodeCrashLooping", "CniConfigMissing": "IpamdNotServing"},
+    more=root("AwsNodeCrashLooping", "5 times", "exit code 137 (out of memory)"))
+def _(w):
+    """Killed as by its probe, but for its memory: the runtime says so."""
+    w.aws_node_crash_loop(5, 137, reason="OOMKilled")
+
+
+@broken("vpc-cni/crash-loop-of-an-old-runtime", "AwsNodeCrashLooping", {
+    "AwsNodeCrashLooping": None, "IpamdNotServing": ANY, "CniConfigMissing": ANY},
+    world={"al2": True, "containerd": "v2", "eth_names": True}, more=root("AwsNodeCrashLooping", "exit code 1", "ipamd: no such thing"))
+def _(w):
+    """Its own last error is told with it."""
+    w.ipamd_log("error", "Initialization failure: no such thing", 21)
+    w.aws_node_crash_loop(5, 1, "no such thing")
+
+
 @broken("vpc-cni/killed-by-its-probe", "AwsNodeProbeKilled", {
     "AwsNodeProbeKilled": None, "AwsNodeCrashLooping": "AwsNodeProbeKilled", "IpamdNotServing": ANY,
-    "CniConfigMissing": ANY}, more=root("AwsNodeProbeKilled", "12 times", "liveness probe"))
+    "CniConfigMissing": ANY}, more=root("AwsNodeProbeKilled", "12 times", "exit code 137", "liveness probe"))
 def _(w):
     """C020: exit 137, the liveness probe's lines in kubelet's journal, no error in its own log."""
     w.aws_node_probe_killed()
 
 
+def untold(code, word):
+    """No summary of this finding speaks of that."""
+
+    def look(w, report, fail):
+        for f in report["findings"]:
+            if f["code"] == code and word in f["summary"]:
+                fail("%s says %r: %s" % (code, word, f["summary"]))
+
+    return look
+
+
 @degraded("vpc-cni/policy-agent-crash-loop", "NetworkPolicyAgentFailing", more=every(
-    root("NetworkPolicyAgentFailing", "aws-eks-nodeagent", "6 times"), conditions("CniProblem")))
+    root("NetworkPolicyAgentFailing", "aws-eks-nodeagent", "6 times"), untold("NetworkPolicyAgentFailing", "bpf"),
+    conditions("CniProblem")))
 def _(w):
     """C010: the other container of the pod ends, ipamd is well."""
     w.nodeagent_crash_loop()
+
+
+@degraded("vpc-cni/policy-agent-without-bpffs", "NetworkPolicyAgentFailing", more=every(
+    root("NetworkPolicyAgentFailing", "aws-eks-nodeagent", "6 times", "exit code 1", "/sys/fs/bpf is not a bpf file system"),
+    conditions("CniProblem")))
+def _(w):
+    """C010: it ends because /sys/fs/bpf is not mounted."""
+    w.nodeagent_crash_loop(bpffs=True)
+
+
+@sound("vpc-cni/policy-agent-well-without-bpffs", pods=2)
+def _(w):
+    """Who enforces no policies gets along without it."""
+    w.bpffs_missing()
+
+
+@broken("vpc-cni/left-over-configuration", "AwsNodeNotRunning", {
+    "AwsNodeNotRunning": None, "CniConfigStale": "AwsNodeNotRunning"}, more=every(
+        told("CniConfigStale", "10-aws.conflist is 60 min older than this boot", "for 360 min"), conditions("CniProblem")))
+def _(w):
+    """The node was rebooted and looks ready by the file of the boot before; aws-node has not come back."""
+    w.ipamd_down()
+    w.cni_config_left_over()
+
+
+@broken("vpc-cni/left-over-configuration-and-crash-loop", "AwsNodeCrashLooping", {
+    "AwsNodeCrashLooping": None, "IpamdNotServing": "AwsNodeCrashLooping", "CniConfigStale": "IpamdNotServing"})
+def _(w):
+    """The same, and aws-node ends again and again."""
+    w.aws_node_crash_loop(5, 1, "panic: runtime error", conflist=True)
+    w.cni_config_left_over()
+
+
+@broken("vpc-cni/left-over-configuration-and-ec2-silent", "EndpointTimeout", {
+    "EndpointTimeout": None, "AwsNodeCrashLooping": "EndpointTimeout", "IpamdNotServing": ANY, "CniConfigStale": ANY},
+    subject="ec2")
+def _(w):
+    w.endpoint_drop("ec2")
+    w.aws_node_crash_loop(5, 1, "Initialization failure", conflist=True)
+    w.cni_config_left_over()
+
+
+@sound("vpc-cni/left-over-configuration-and-it-serves", pods=2)
+def _(w):
+    """Its date is no fault: a clock that was wrong, a file that was restored."""
+    w.cni_config_left_over()
+
+
+@scenario("vpc-cni/rebooted-a-moment-ago", ("healthy", "starting"), {}, exit=0, world={"uptime": 90})
+def _(w):
+    """After a reboot the file of before is there, aws-node not yet."""
+    w.ipamd_down()
+    w.cni_config_left_over()
 
 
 def unauthorized(name, api, role=None, **options):
@@ -636,6 +718,43 @@ def _(w):
     assert "40 of 251 addresses free" in f["summary"] and f["severity"] == "notice", f
     assert [(a, c) for a, _, c in w.ec2.calls] == [("DescribeSubnets", 200)], w.ec2.calls
     d.wait_state("healthy", timeout=30)
+
+
+@daemon("run/cni-changed-between-two-lives", pods=3)
+def _(w):
+    """Settings and version of the VPC CNI are held against those of the daemon's life before: a notice, no alarm."""
+    d = start(w)
+    d.wait("the settings are kept", lambda: "ipamd.settings" in w.tree.read("var/lib/nodewhy/state.json").decode(), timeout=10)
+    assert not [f for f in d.status()["findings"] if f["code"] == "CniChanged"], d.status()["findings"]
+    assert d.stop() == 0
+    d = start(w)
+    d.wait_status("ipamd was looked at", lambda s: looks(s, "ipamd", ""), timeout=10)
+    assert not [f for f in d.status()["findings"] if f["code"] == "CniChanged"], "nothing has changed"
+    assert d.stop() == 0
+    w.cni_setting("WARM_IP_TARGET", "5")
+    w.cni_setting("VPC_CNI_VERSION", "v1.99.0")
+    d = start(w)
+    e = raised(w, d, "CniChanged", severity="notice", timeout=40)
+    assert "IP=5" in e["MESSAGE"] and w.cni in e["MESSAGE"], e["MESSAGE"]
+    d.wait_state("healthy", timeout=10)
+    assert not alarms(d), alarms(d)
+
+
+@daemon("run/eni-foreign", enis=2, pods=3, limit=300)
+def _(w):
+    """An ENI that bears no_manage is a notice, once ipamd has had the time to take it (180 s); no alarm."""
+    w.eni_unmanaged()
+    conf = os.path.join(w.dir, "often.conf")
+    with open(conf, "w") as f:
+        f.write("[Probe eni]\nIntervalSec=5\n")
+    d = w.daemon("--config", conf)
+    d.wait_notified("READY=1", timeout=10)
+    d.wait_status("it is seen", lambda s: looks(s, "eni", "foreign") == ["unknown"], timeout=60)
+    e = raised(w, d, "EniForeign", severity="notice", timeout=220)
+    assert e["NODEWHY_SUBJECT"] == "ens6" and w.enis[1].eni_id in e["MESSAGE"], e
+    s = d.wait_state("healthy", timeout=10)
+    assert [c["status"] for c in s["conditions"] if c["type"] == "PodAddressProblem"] == ["False"], s["conditions"]
+    assert not alarms(d), alarms(d)
 
 
 @daemon("run/no-call-of-ec2", pods=3)

@@ -118,11 +118,12 @@ def one(name):
     print(json.dumps(out))
 
 
-def start(name):
+def start(s):
+    name, limit = s.name, s.limit or LIMIT
     p = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--one", name],
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        stdout, stderr = p.communicate(timeout=LIMIT)
+        stdout, stderr = p.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
         p.send_signal(signal.SIGTERM)
         try:
@@ -130,7 +131,7 @@ def start(name):
         except subprocess.TimeoutExpired:
             p.kill()
             stdout, stderr = p.communicate()
-        return {"bad": ["not done within %d s" % LIMIT], "report": None, "took": None, "skip": None}
+        return {"bad": ["not done within %d s" % limit], "report": None, "took": None, "skip": None}
     try:
         return json.loads(stdout.splitlines()[-1])
     except (ValueError, IndexError):
@@ -166,7 +167,7 @@ def main():
     print("1..%d" % len(todo))
     failed, began = [], time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(max(1, a.jobs)) as pool:
-        for i, (s, out) in enumerate(zip(todo, pool.map(lambda s: start(s.name), todo)), 1):
+        for i, (s, out) in enumerate(zip(todo, pool.map(start, todo)), 1):
             took = "" if out["took"] is None else " (%.2f s)" % out["took"]
             if out["skip"]:
                 print("ok %d - %s # SKIP %s" % (i, s.name, out["skip"]))

@@ -10,18 +10,19 @@ class Scenario:
     code it is because of, None for a root, or ANY. maybe: findings that may be there as well, with the same right side. one_of:
     alternatives to a code where the contract leaves the choice. notices: notices that must be there.
     subject: text in the root's subject, or a tuple of alternatives. exit: code, or a tuple. more(w,
-    report, fail): what else to look at. env: environment of nodewhy. within: seconds for `check`."""
+    report, fail): what else to look at. env: environment of nodewhy. within: seconds for `check`. limit: seconds that it
+    may take in all, where what it waits for takes minutes."""
 
     def __init__(self, name, set_up, state="healthy", codes=None, subject=None, exit=None, world=None,
                  maybe=None, one_of=None, notices=(), more=None, env=None, within=None, daemon=False,
-                 needs=None):
+                 needs=None, limit=None):
         self.name, self.set_up, self.doc = name, set_up, set_up.__doc__
         self.states = (state,) if isinstance(state, str) else state
         self.codes, self.subject = dict(codes or {}), subject
         self.exit = exit if isinstance(exit, (tuple, type(None))) else (exit,)
         self.world, self.maybe, self.one_of = dict(world or {}), dict(maybe or {}), one_of or {}
         self.notices, self.more, self.env, self.within = notices, more, env, within
-        self.daemon, self.needs = daemon, needs
+        self.daemon, self.needs, self.limit = daemon, needs, limit
 
 
 def scenario(name, state="healthy", codes=None, **options):
@@ -51,13 +52,13 @@ def degraded(name, root, codes=None, **options):
     return scenario(name, "degraded", codes or {root: None}, exit=1, **options)
 
 
-def daemon(name, **world):
+def daemon(name, limit=None, **world):
     """A function(w) that runs the daemon itself and raises when it does not keep its word."""
 
     def add(body):
         if any(s.name == name for s in scenarios):
             raise ValueError("two scenarios are called " + name)
-        scenarios.append(Scenario(name, body, world=world, daemon=True))
+        scenarios.append(Scenario(name, body, world=world, daemon=True, limit=limit))
         return body
 
     return add

@@ -184,8 +184,33 @@ static void test_environment(void)
 	ok(!c.settings.known);
 }
 
+#define START       "{\"level\":\"info\",\"msg\":\"Starting L-IPAMD v1.23.0  ...\"}\n"
+#define ERROR(text) "{\"level\":\"error\",\"ts\":\"t\",\"msg\":\"" text "\"}\n"
+
+static const char *last_error(const char *log)
+{
+	static char text[40];
+
+	return ipamd_log_error(log, strlen(log), text, sizeof(text)) ? text : "";
+}
+
+static void test_log_error(void)
+{
+	ok(!last_error("")[0] && !last_error(START)[0]);
+	ok(strcmp(last_error(ERROR("a") ERROR("b")), "b") == 0);
+	ok(strcmp(last_error(START ERROR("mine") START), "mine") == 0); /* the next has begun */
+	ok(!last_error(ERROR("old") START START)[0]); /* of a life before the last two */
+	ok(strcmp(last_error(START ERROR("say \\\"no\\\"")), "say \"no\"") == 0);
+	ok(!last_error(START "{\"level\":\"error\",\"msg\":\"cut")[0]);
+	ok(!last_error("{\"level\":\"error\"}\n")[0]);
+	ok(!last_error("{\"level\":\"warn\",\"msg\":\"w\"}\n")[0]);
+	ok(strcmp(last_error("{\"level\":\"fatal\",\"msg\":\"f\"}\n"), "f") == 0);
+	ok(strlen(last_error(ERROR("0123456789012345678901234567890123456789"))) < 40);
+}
+
 int main(void)
 {
+	test_log_error();
 	test_enis();
 	test_checkpoint();
 	test_environment();

@@ -237,6 +237,18 @@ static void test_loop(void)
 	static const char *const other[] = {
 		"\"Probe failed\" probeType=\"Readiness\" pod=\"kube-system/aws-node-x7k2p\"",
 		NULL};
+	static const uint8_t list[] = "\x0a\x09\x0a\x03"
+				      "abc\x30\x02\x38\x05";
+	static const uint8_t killed[] = "\x0a\x05\x18\x02\x38\x89\x01";
+	static const uint8_t oom[] = "\x0a\x10\x18\x02\x38\x89\x01\x52\x09OOMKilled";
+	static const struct fake_cri old_runtime[] = {
+		{"/runtime.v1alpha2.RuntimeService/ListContainers", list, sizeof(list) - 1},
+		{"/runtime.v1alpha2.RuntimeService/ContainerStatus", killed, sizeof(killed) - 1},
+		{NULL, NULL, 0}};
+	static const struct fake_cri runtime[] = {
+		{"/runtime.v1.RuntimeService/ListContainers", list, sizeof(list) - 1},
+		{"/runtime.v1.RuntimeService/ContainerStatus", oom, sizeof(oom) - 1},
+		{NULL, NULL, 0}};
 	struct run *r = make(tree_new());
 	int64_t now = (int64_t) (world.realtime / USEC_PER_SEC);
 
@@ -250,8 +262,19 @@ static void test_loop(void)
 	world.lines = lines;
 	ok(look(r) == OUTCOME_REFUSED);
 	ok(fake_judge(r, &tested_ipamd, "probe") == CODE_AwsNodeProbeKilled);
+	/* how it ended, by a runtime of the old version and of the new */
+	ok(evidence_number(fake_find(r, "container", NULL), "exit_code", -1) == -1);
+	world.cri = old_runtime;
+	ok(look(r) == OUTCOME_REFUSED);
+	ok(evidence_number(fake_find(r, "probe", NULL), "exit_code", -1) == 137);
+	world.cri = runtime;
+	ok(look(r) == OUTCOME_REFUSED && !fake_find(r, "probe", NULL)); /* it was its memory */
+	ok(evidence_number(fake_find(r, "container", NULL), "exit_code", -1) == 137);
+	ok(fake_judge(r, &tested_ipamd, "container") == CODE_AwsNodeCrashLooping);
+	world.cri = NULL;
 	put_file("var/log/aws-routed-eni/ipamd.log", "{\"level\":\"error\",\"msg\":\"x\"}\n");
 	ok(look(r) == OUTCOME_REFUSED && !fake_find(r, "probe", NULL)); /* the log says why */
+	ok(strcmp(evidence_get_text(fake_find(r, "container", NULL), "error"), "x") == 0);
 	/* it comes to serve */
 	put_process(77, "aws-k8s-agent", 999900);
 	world.ports = serving;
@@ -319,6 +342,65 @@ static void test_identity(void)
 	unmake(r);
 }
 
+static void date_conflist(int64_t before_boot)
+{
+	struct timespec t = {.tv_sec = (int64_t) ((world.realtime - world.uptime) / USEC_PER_SEC) -
+	                               before_boot};
+	char path[256];
+
+	(void) text_format(path, sizeof(path), "%s/etc/cni/net.d/10-aws.conflist", world.base);
+	ok(utimensat(AT_FDCWD, path, (const struct timespec[]){t, t}, 0) == 0);
+}
+
+/* The configuration of the boot before makes a node look ready that is not. */
+static void test_left_over(void)
+{
+	struct run *r = make(tree_new());
+	const struct observation *o;
+
+	/* of this boot, as far as the wall clock can be trusted */
+	date_conflist(0);
+	(void) look(r);
+	later(r, 301);
+	ok(look(r) == OUTCOME_ABSENT && !fake_find(r, "left-over", NULL));
+	date_conflist(60);
+	ok(look(r) == OUTCOME_ABSENT && !fake_find(r, "left-over", NULL));
+	date_conflist(7200);
+	ok(look(r) == OUTCOME_ABSENT);
+	o = fake_find(r, "left-over", "/etc/cni/net.d/10-aws.conflist");
+	ok(o && o->outcome == OUTCOME_EXPIRED && evidence_number(o, "older_s", 0) == 7200);
+	ok(fake_judge(r, &tested_ipamd, "left-over") == CODE_CniConfigStale);
+	/* aws-node starts, and may take its time */
+	put_process(77, "aws-k8s-agent", world.uptime / TICK - 2000);
+	ok(look(r) == OUTCOME_UNKNOWN);
+	ok(fake_judge(r, &tested_ipamd, "left-over") == CODE_NONE);
+	world.ports = serving;
+	ok(look(r) == OUTCOME_OK && !fake_find(r, "left-over", NULL));
+	/* it has served in this boot, whatever the file's date */
+	drop_file("proc/77/comm");
+	world.ports = NULL;
+	(void) look(r);
+	later(r, 400);
+	ok(look(r) == OUTCOME_ABSENT && !fake_find(r, "left-over", NULL));
+	unmake(r);
+
+	/* the first minutes of a boot, and a node that has not joined */
+	r = make(tree_new());
+	world.uptime = 299 * USEC_PER_SEC;
+	date_conflist(7200);
+	r->once = true;
+	(void) look(r);
+	ok(fake_judge(r, &tested_ipamd, "left-over") == CODE_NONE);
+	world.uptime = 3000 * USEC_PER_SEC;
+	date_conflist(7200);
+	ok(look(r) == OUTCOME_ABSENT);
+	ok(fake_judge(r, &tested_ipamd, "left-over") == CODE_CniConfigStale);
+	r->node.registered = NO;
+	ok(look(r) == OUTCOME_SKIPPED);
+	ok(fake_judge(r, &tested_ipamd, "left-over") == CODE_NONE);
+	unmake(r);
+}
+
 /* A check has one look: whether the node is registered may be learnt a moment later. */
 static void test_absent_at_once(void)
 {
@@ -351,5 +433,6 @@ int main(void)
 	test_loop();
 	test_agent();
 	test_identity();
+	test_left_over();
 	return done();
 }

@@ -72,6 +72,7 @@ class Kernel:
         return ("21 1 259:1 / / %s,noatime shared:1 - %s /dev/nvme0n1p1 %s,attr2,inode64\n"
                 "22 21 0:20 / /proc rw,nosuid,nodev,noexec,relatime shared:2 - proc proc rw\n"
                 "24 21 0:21 / /sys rw,nosuid,nodev,noexec,relatime shared:3 - sysfs sysfs rw\n"
+                "28 24 0:27 / /sys/fs/bpf rw,nosuid,nodev,noexec,relatime shared:7 - bpf bpf rw,mode=700\n"
                 "30 21 0:24 / /run rw,nosuid,nodev shared:9 - tmpfs tmpfs rw,mode=755\n%s" % (
                     root, "xfs" if roomy else "overlay", root, more))
 
@@ -211,3 +212,9 @@ class Kernel:
         """fstab has a disk for containerd's data, and it is not mounted (C064)."""
         return self.tree.replace("etc/fstab", "UUID=0c7c1c5e / xfs defaults,noatime 1 1\n"
                                  "UUID=9f1e /var/lib/containerd xfs defaults,nofail 0 2\n")
+
+    @fault
+    def bpffs_missing(self):
+        """Nothing is mounted on /sys/fs/bpf (C010)."""
+        mounts = self.tree.read("proc/1/mountinfo").decode()
+        return self.tree.replace("proc/1/mountinfo", "".join(x for x in mounts.splitlines(True) if " /sys/fs/bpf " not in x))

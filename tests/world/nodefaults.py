@@ -441,7 +441,8 @@ class NodeFaults(host.Host):
         return self._all(self._set(self.ipamd, hang=True), self._set(self.ipamd.grpc, hang=True))
 
     @fault
-    def aws_node_crash_loop(self, restarts=5, exit_code=1, error="", name="aws-node", conflist=False, finished=20.0):
+    def aws_node_crash_loop(self, restarts=5, exit_code=1, error="", name="aws-node", conflist=False, finished=20.0,
+                            reason=""):
         """A container of aws-node ends again and again, and is in back-off now. conflist: it has worked before."""
         old = list(self.cri.containers)
         c = next(c for c in old if c.name == name)
@@ -455,7 +456,7 @@ class NodeFaults(host.Host):
                 self._network_not_ready_lines()
         backs.append(self.tree.take(cni.BUNDLES + c.id))
         dead = cri.Container(c.pod, c.name, c.image, cri.EXITED, restarts, exit_code, started=self.uptime() - finished - 30,
-                             finished=self.uptime() - finished, message=error)
+                             finished=self.uptime() - finished, message=error, reason=reason)
         self.cri.containers = [dead if x is c else x for x in old]
         for i in (restarts - 1, restarts):
             log = self.log(cni.pod_log(cri.Container(c.pod, c.name, c.image, attempt=i)))
@@ -493,13 +494,24 @@ class NodeFaults(host.Host):
         return self.aws_node_crash_loop(restarts, 137)
 
     @fault
-    def nodeagent_crash_loop(self, restarts=6):
-        """The network policy agent ends again and again, ipamd is well (C010)."""
-        self.log(cni.LOGS + "network-policy-agent.log").add(self.uptime() - 20, cni.zap_line(
-            "error", "controller/main.go:151", "unable to create controller ebpf client: failed to mount bpffs: no such "
-            "device"))
+    def nodeagent_crash_loop(self, restarts=6, bpffs=False):
+        """The network policy agent ends again and again, ipamd is well (C010). bpffs: as /sys/fs/bpf is not mounted."""
+        backs = [lambda: self.node.call(self.ipamd.open_agent)]
+        if bpffs:
+            self.log(cni.LOGS + "network-policy-agent.log").add(self.uptime() - 20, cni.zap_line(
+                "error", "controller/main.go:151", "unable to create controller ebpf client: failed to mount bpffs: no such "
+                "device"))
+            backs.append(self.bpffs_missing())
         self.ipamd.close_agent()
-        return self._all(lambda: self.node.call(self.ipamd.open_agent), self.aws_node_crash_loop(restarts, 1, name="aws-eks-nodeagent", conflist=True))
+        return self._all(*backs, self.aws_node_crash_loop(restarts, 1, name="aws-eks-nodeagent", conflist=True))
+
+    @fault
+    def cni_config_left_over(self, before=3600.0):
+        """10-aws.conflist is of the boot before: aws-node has not become healthy in this one."""
+        path = self.tree.at("etc/cni/net.d/10-aws.conflist")
+        old = os.stat(path).st_mtime
+        os.utime(path, (self.wall(-before),) * 2)
+        return lambda: os.utime(path, (old, old))
 
     @fault
     def ipamd_unauthorized(self, api="DescribeNetworkInterfaces", principal=None):

@@ -1230,7 +1230,8 @@ def test_node_aws_node():
     breaks("aws_node_crash_loop", loop, [("journal", "back-off 2m40s")])
     breaks("aws_node_probe_killed", loop, [("journal", "failed liveness probe")])
     breaks("nodeagent_crash_loop", {"containers": lambda c: c["aws-eks-nodeagent"] == (cri.EXITED, 6)
-                                    and c["aws-node"] == (cri.RUNNING, 0), "agent": "ECONNREFUSED"}, [("network-policy-agent.log", "bpffs")])
+                                    and c["aws-node"] == (cri.RUNNING, 0), "agent": "ECONNREFUSED"}, [("network-policy-agent.log", "bpffs")],
+           kwargs={"bpffs": True})
     breaks("ipamd_unauthorized", loop, [("ipamd.log", "ec2:DescribeSubnets"), ("ipamd.log", "UnauthorizedOperation")],
            args=("DescribeSubnets",))
     breaks("ipamd_api_server_unreachable", {"ipamd": 7, "files": lacks(CONF)}, [("ipamd.log", "Unable to reach API Server")])
@@ -1243,6 +1244,13 @@ def test_node_aws_node():
     breaks("policy_agent_forbidden", {}, [("network-policy-agent.log", "policyendpoints.networking.k8s.aws is forbidden")])
     breaks("cni_setting", {"files": lambda f: b"\0WARM_IP_TARGET=2\0" in f["proc/2410/environ"]},
            args=("WARM_IP_TARGET", "2"))
+
+
+def test_node_left_over():
+    with World() as w:
+        conf = w.tree.at(CONF)
+        age = lambda: quietly(w, "find", conf, "!", "-newermt", "@%d" % w.wall(0)).stdout.split()  # noqa: E731
+        during(w, "cni_config_left_over", age, [conf], sound=[])
 
 
 def test_node_addresses():
@@ -1277,7 +1285,7 @@ def test_node_kernel():
         during(w, "data_volume_missing", findmnt, ["/", "/var/lib/containerd"], sound=["/", "/boot/efi"])
         def mounted(*more):
             return quietly(w, "findmnt", "-F", w.tree.at("proc/1/mountinfo"), "-n", "-r", "-o", "TARGET", *more).stdout.split()
-        tap.equal(mounted(), ["/", "/proc", "/sys", "/run"], "findmnt reads the mounts")
+        during(w, "bpffs_missing", mounted, ["/", "/proc", "/sys", "/run"], sound=["/", "/proc", "/sys", "/sys/fs/bpf", "/run"])
 
         def column(path, name):
             """Whether the sum of a column of all processors rises."""
