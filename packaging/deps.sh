@@ -16,8 +16,8 @@ rpm_lint='iptables-nft procps-ng'
 # Not in every rpm distribution (AL2023 has no cppcheck, shellcheck or mandoc): taken where they are there, and only
 # `make lint` and `make fuzz` miss them.
 rpm_wish='python3-pyyaml clang clang-tools-extra cppcheck ShellCheck mandoc busybox systemd-journal-remote'
-# For `make test-npd`, where there is no Go yet. Any will do: it fetches the one that node-problem-detector wants.
-command -v go >/dev/null || deb_lint="$deb_lint golang-go" rpm_wish="$rpm_wish golang"
+# For tests/npd.t, where there is no Go yet. Any will do: it fetches the one that node-problem-detector wants.
+command -v go >/dev/null || deb_test="$deb_test golang-go" rpm_test="$rpm_test golang"
 
 wish=
 if command -v apt-get >/dev/null; then
