@@ -53,7 +53,7 @@ PYTHON_FILES := $(shell grep -rlE '^\#!.*python3' --exclude-dir=__pycache__ pack
                 $(wildcard tests/*.py tests/world/*.py tests/scenarios/*.py)
 obj    = $(patsubst %.c,$(B)/%.o,$(1))
 bin    = $(patsubst %.c,$(B)/%,$(1))
-SLOW   := tests/packages.t tests/boot.t tests/npd.t
+SLOW   := tests/packages.t tests/boot.t tests/boot-rpm.t tests/npd.t
 CHECKS := $(call bin,$(UNIT) $(FUZZ)) $(filter-out $(SLOW),$(wildcard tests/*.t))
 WORLD  := $(wildcard tests/world/selftest.py tests/world/sdk.py tests/scenarios/selftest.py tests/scenarios/run.py)
 
