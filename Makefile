@@ -53,8 +53,8 @@ PYTHON_FILES := $(shell grep -rlE '^\#!.*python3' --exclude-dir=__pycache__ pack
                 $(wildcard tests/*.py tests/world/*.py tests/scenarios/*.py)
 obj    = $(patsubst %.c,$(B)/%.o,$(1))
 bin    = $(patsubst %.c,$(B)/%,$(1))
-SLOW   := tests/packages.t tests/boot.t
-CHECKS := $(call bin,$(UNIT) $(FUZZ)) $(filter-out $(SLOW) tests/npd.t,$(wildcard tests/*.t))
+SLOW   := tests/packages.t tests/boot.t tests/boot-rpm.t tests/npd.t
+CHECKS := $(call bin,$(UNIT) $(FUZZ)) $(filter-out $(SLOW),$(wildcard tests/*.t))
 WORLD  := $(wildcard tests/world/selftest.py tests/world/sdk.py tests/scenarios/selftest.py tests/scenarios/run.py)
 
 ifneq ($(V),1)
@@ -108,7 +108,7 @@ test: deps-test
 	$(Q)$(MAKE) --no-print-directory test-all
 test-all: build-check
 	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy $(PYTHON) tests/tally $(CHECKS) $(SLOW) $(WORLD); $(GIVE_BACK)
-# Builds node-problem-detector itself first, with Go, which takes minutes: not a part of `make test`.
+# A part of `make test` as well. Its first run builds node-problem-detector itself, with Go, which takes minutes.
 test-npd: build-check
 	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy $(PYTHON) tests/tally tests/npd.t; $(GIVE_BACK)
 demo: deps-demo

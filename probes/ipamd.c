@@ -128,17 +128,20 @@ static uint64_t start_of(const struct files *files, const char *pid)
 	return p ? strtoul(p, NULL, 10) : 0;
 }
 
-static bool is_agent(const struct files *files, const char *pid)
+static bool is_agent(const struct files *files, const char *pid, bool *ret_denied)
 {
 	char path[64], comm[32];
+	int r;
 
 	(void) text_format(path, sizeof(path), "/proc/%s/comm", pid);
-	return file_read_line(files, path, comm, sizeof(comm)) == 0 && strcmp(comm, AGENT) == 0;
+	r = file_read_line(files, path, comm, sizeof(comm));
+	*ret_denied = r == -EPERM || r == -EACCES;
+	return r == 0 && strcmp(comm, AGENT) == 0;
 }
 
 struct scan {
 	const struct files *files;
-	unsigned processes;
+	bool init, denied; /* under hidepid=: no pid 1 to be seen, or not its name */
 	int pid;
 	uint64_t began;
 };
@@ -148,11 +151,14 @@ static bool scan_process(const char *name, void *userdata)
 {
 	struct scan *s = userdata;
 	uint64_t pid, began;
+	bool agent, denied;
 
 	if (!is_number(name) || text_to_uint(name, 1, 1 << 30, &pid) < 0)
 		return true;
-	s->processes++;
-	if (!is_agent(s->files, name))
+	agent = is_agent(s->files, name, &denied);
+	s->init = s->init || pid == 1;
+	s->denied = s->denied || denied;
+	if (!agent)
 		return true;
 	began = start_of(s->files, name);
 	if (!s->pid || began >= s->began) {
@@ -169,14 +175,15 @@ static void find_process(struct run *r)
 	struct state *s = run_state(r);
 	struct scan scan = {.files = run_files(r)};
 	char pid[16];
+	bool denied;
 
 	(void) text_format(pid, sizeof(pid), "%d", m->pid);
-	if (m->pid && is_agent(scan.files, pid) && start_of(scan.files, pid) == m->began) {
+	if (m->pid && is_agent(scan.files, pid, &denied) && start_of(scan.files, pid) == m->began) {
 		m->seen_at = run_now(r);
 		return;
 	}
 	(void) file_each(scan.files, "/proc", scan_process, &scan);
-	s->no_proc = scan.processes == 0;
+	s->no_proc = !scan.init || scan.denied;
 	if (scan.pid) {
 		m->settings_read = false;
 		m->seen_at = run_now(r);

@@ -3,7 +3,6 @@
 """The life of the package on a node, under a real systemd: installed, started by that, a fault found and told everywhere,
 a hang, an upgrade, a reboot, removal and purge."""
 import datetime
-import glob
 import json
 import os
 import re
@@ -122,18 +121,6 @@ def later(deb, work):
     return d + ".deb"
 
 
-def packages():
-    """Those of the commit that is checked out, made when there are none yet."""
-    version = subprocess.run(["sh", "packaging/version"], cwd=REPOSITORY, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-    pattern = os.path.join(REPOSITORY, f"build/packages/nodewhy*_{version}_*.deb")
-    for _ in range(2):
-        debs = [d for d in sorted(glob.glob(pattern)) if "dbgsym" not in d]
-        if len(debs) == 2:
-            return debs
-        subprocess.run(["sh", "packaging/build", "deb"], cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL)
-    raise RuntimeError(f"no {pattern}")
-
-
 def subject_of(message_id):
     """What the catalogue calls it."""
     with open(os.path.join(REPOSITORY, "packaging/catalog/nodewhy.catalog")) as f:
@@ -198,14 +185,12 @@ def judge_second(t, text, report, message_id):
 
 
 def main():
-    why = nspawn.missing("dpkg", "dpkg-deb", "dpkg-buildpackage", "git")
-    if not why and subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode:
-        why = "no repository: packages are made of a commit"
+    why = nspawn.missing("dpkg", "dpkg-deb", "dpkg-buildpackage", "git") or nspawn.no_commit()
     if why:
         return nspawn.skip(why)
     from world import World
     t = nspawn.Tap()
-    debs = packages()
+    debs = nspawn.packages("deb")
     with World(enis=2, pods=4) as w, tempfile.TemporaryDirectory(prefix="nodewhy-boot-") as work:
         os.makedirs(work + "/out")
         for deb in debs:

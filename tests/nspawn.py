@@ -6,11 +6,14 @@ a throw-away layer on top; what it leaves in /out is judged outside.
     t.ok(text("active") == "active\n", "it is active", text("log"))
 
 What it cannot show: OOMScoreAdjust= below 0 and control groups of version 2, which need more than the build machine has."""
+import glob
 import os
 import shutil
 import signal
 import subprocess
 import time
+
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 # The first process. $1 is the number of the boot.
 INIT = """#!/bin/sh
@@ -91,6 +94,25 @@ def missing(*programs):
     if "build/san" in os.environ.get("B", ""):
         return "a sanitizer and a sandbox do not go together"
     return None
+
+
+def no_commit():
+    """Why there can be no packages, or None."""
+    if subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode:
+        return "no repository: packages are made of a commit"
+    return None
+
+
+def packages(kind):
+    """The two of the commit that is checked out, made when there are none yet."""
+    version = subprocess.run(["sh", "packaging/version"], cwd=REPOSITORY, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    pattern = os.path.join(REPOSITORY, f"build/packages/nodewhy*[-_]{version}[-_]*.{kind}")
+    for _ in range(2):
+        found = [p for p in sorted(glob.glob(pattern)) if "dbgsym" not in p]
+        if len(found) == 2:
+            return found
+        subprocess.run(["sh", "packaging/build", kind], cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL)
+    raise RuntimeError(f"no {pattern}")
 
 
 def own_groups():

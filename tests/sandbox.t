@@ -13,6 +13,46 @@ REPOSITORY = os.path.dirname(HERE)
 sys.path.insert(0, HERE)
 import nspawn  # noqa: E402
 
+# From inside the daemon's mounts and control group: what it could do, were it taken over.
+TRY = r"""
+import ctypes, json, os, socket, sys
+pid, group = sys.argv[1:]
+found, out = {}, open("/out/tried", "w")
+with open(group + "/cgroup.procs", "w") as f:
+    f.write(str(os.getpid()))
+for name, address in ("a host", "10.0.1.1"), ("multicast", "224.0.0.251"), ("broadcast", "255.255.255.255"):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    try:
+        s.sendto(b"x", (address, 9))
+        found[name] = "sent"
+    except OSError as e:
+        found[name] = e.strerror
+if ctypes.CDLL(None).setns(os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY), 0x20000) != 0:
+    sys.exit("setns")
+def attempt(name, groups, what):
+    r, w = os.pipe()
+    if os.fork() == 0:
+        try:
+            if groups is not None:
+                os.setgroups(groups)
+                os.setresgid(65534, 65534, 65534)
+                os.setresuid(65534, 65534, 65534)
+            text = what()
+        except OSError as e:
+            text = e.strerror
+        os.write(w, text.encode())
+        os._exit(0)
+    os.close(w)
+    found[name] = os.read(r, 4096).decode()
+    os.wait()
+attempt("process 1", [0], lambda: open("/proc/1/comm").read())
+attempt("process 1 without the group", [], lambda: open("/proc/1/comm").read())
+attempt("a shell", None, lambda: os.execv("/bin/sh", ["sh", "-c", ":"]))
+attempt("shadow", None, lambda: open("/etc/shadow").read())
+attempt("a file", None, lambda: str(open("/etc/nodewhy/new", "w")))
+json.dump(found, out)
+"""
 # Runs once the container's basic.target is reached; what it leaves in /out is judged below.
 INSIDE = """#!/bin/sh
 exec >/out/log 2>&1
@@ -36,6 +76,9 @@ stat -L -c %t:%T /proc/$pid/fd/* >/out/opened
 ls /proc/$pid/root/dev >/out/devices
 journalctl -t nodewhy -o json --no-pager >/out/journal
 journalctl -b --no-pager -o cat _TRANSPORT=audit >/out/audit
+g=/sys/fs/cgroup/unified
+[ -d $g ] || g=/sys/fs/cgroup
+python3 /out/try.py $pid $g$(sed -n s/^0:://p /proc/$pid/cgroup)
 mkdir -p /run/systemd/system/nodewhy.service.d
 printf '[Service]\\nWatchdogSec=1\\nRestartSec=100ms\\n' >/run/systemd/system/nodewhy.service.d/quick.conf
 systemctl daemon-reload
@@ -87,6 +130,11 @@ def judge(t, text):
          "it runs with a system call filter and may read (CAP_DAC_READ_SEARCH), and no more", process.get("Seccomp"), process.get("CapEff"), process.get("CapBnd"))
     t.ok(text("console").strip() in text("opened").splitlines(), "the console is open to it", text("console"), text("opened"))
     t.ok("console" in text("devices").split() and not {"kmsg", "mem", "port", "fuse", "tty0"} & set(text("devices").split()), "and no device else", text("devices"))
+    tried = json.loads(text("tried") or "{}")
+    t.ok(tried.get("process 1") == "systemd\n" and tried.get("process 1 without the group") == "No such file or directory", "other processes are seen by the group root, and by nobody else", tried)
+    t.ok(tried.get("a shell") == "Permission denied" and tried.get("shadow") == "" and tried.get("a file") == "Read-only file system", "no other program can be run, passwords read, files written", tried)
+    t.ok(tried.get("a host") == "sent" and {tried.get(k) for k in ("multicast", "broadcast")} == {"Operation not permitted"},
+         "packets are for one host each", tried, text("log")[-2000:])
     journal = [json.loads(line) for line in text("journal").splitlines()]
     t.ok(any(e.get("NODEWHY_STATE") == "verdict" and e.get("_SYSTEMD_UNIT") == "nodewhy.service" for e in journal), "its verdict is in the journal, with the unit's name", text("journal")[-2000:])
     t.ok("SECCOMP" not in text("audit"), "no system call of it was refused", text("audit")[-2000:])
@@ -106,7 +154,7 @@ def main():
     with World(enis=2, pods=4) as w, tempfile.TemporaryDirectory(prefix="nodewhy-sandbox-") as work:
         env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "B")}
         subprocess.run(["make", "-s", "-C", REPOSITORY, "SAN=", "install", f"DESTDIR={work}/installed", "PREFIX=/usr"], check=True, env=env, stdout=subprocess.DEVNULL)
-        text = nspawn.run(work, w, [INSIDE], prepare='cp -a "$work/installed/." "$m/"; systemd-sysusers --root="$m"', wants="nodewhy.service")
+        text = nspawn.run(work, w, [INSIDE], prepare='cp -a "$work/installed/." "$m/"; systemd-sysusers --root="$m"', wants="nodewhy.service", files={"try.py": TRY})
         if not text.ended:
             t.ok(False, "the container ends in time", text.console[-4000:])
         elif text.code and not text.has("active"):

@@ -173,6 +173,8 @@ static void test_absent(void)
 	drop_file("proc/1");
 	r->once = true;
 	ok(look(r) == OUTCOME_UNKNOWN);
+	put_process(4321, "nodewhy", 900000); /* hidepid=: one sees oneself, and nobody else */
+	ok(look(r) == OUTCOME_UNKNOWN);
 	unmake(r);
 }
 
