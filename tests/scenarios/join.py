@@ -841,7 +841,8 @@ def _(w):
     late = [r for r in own if r[0] > d.started + 30]
     assert len(late) <= 1, "%d looks at the Node in the last half minute" % len(late)
     status = [c for c in w.cri.server.calls if c.endswith("RuntimeService/Status")]
-    assert 3 <= len(status) <= took / 10 + 2, "%d CRI Status in %d s" % (len(status), took)
+    # Its first look, the one before it is on its grid, and two more where a busy machine made one of them unsure.
+    assert 3 <= len(status) <= took / 10 + 4, "%d CRI Status in %d s" % (len(status), took)
     assert len(w.imds.requests) <= 60 * (1 + took // 60), "%d of metadata" % len(w.imds.requests)
     assert not alarms(d) and d.status()["verdict"]["state"] == "healthy", alarms(d)
     assert d.stop() == 0
