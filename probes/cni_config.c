@@ -45,6 +45,7 @@ struct state {
 	struct dirs dirs;
 	struct config config;
 	struct names names;
+	usec_t waited;
 	char kubelet_conf[PATH_BYTES],
 		kubelet_bin[PATH_BYTES]; /* "" unless kubelet's arguments say */
 };
@@ -515,7 +516,27 @@ static void observe_none(struct run *r, int e)
 	compare_dirs(r, false, NULL);
 }
 
-static int start(struct run *r)
+static int look(struct run *r);
+
+static void look_again(struct run *r, uintptr_t tag)
+{
+	int e = look(r);
+
+	if (e >= 0)
+		return;
+	observation_detail(observe_config(r, "", OUTCOME_UNKNOWN, -e), "cannot look: %s",
+	                   strerror(-e));
+	run_end(r);
+}
+
+/* Whose file is missing is not accused before it is known whether it has joined. */
+static bool waits(struct run *r, usec_t *waited)
+{
+	return run_node(r)->kubeconfig_present && !has_pods(r) &&
+	       run_awaits_registration(r, waited, look_again);
+}
+
+static int look(struct run *r)
 {
 	struct state *s = run_state(r);
 	struct memory *m = run_memory(r);
@@ -543,12 +564,19 @@ static int start(struct run *r)
 	} else if ((e == -ENOENT || e == -ENOTDIR) && s->dirs.read.unreadable) {
 		observe_unreadable(r, s->dirs.read.unread, -s->dirs.read.unreadable);
 	} else if (e == -ENOENT || e == -ENOTDIR) {
+		if (!m->found && waits(r, &s->waited))
+			return 0;
 		observe_none(r, e);
 	} else {
 		observe_unreadable(r, s->dirs.conf, e);
 	}
 	run_end(r);
 	return 0;
+}
+
+static int start(struct run *r)
+{
+	return look(r);
 }
 
 /* ---- what it means ---- */

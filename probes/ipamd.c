@@ -26,9 +26,6 @@
 #define LOG       "/var/log/aws-routed-eni/ipamd.log"
 #define CONFLIST  "/etc/cni/net.d/10-aws.conflist"
 #define ENIS_PATH "/v1/enis"
-/* In a check, who knows whether the node is registered looks at the same time. */
-#define PATIENCE (500 * USEC_PER_MSEC)
-#define STEP     (20 * USEC_PER_MSEC)
 
 enum {
 	GRPC_PORT = 50051, /* up to 1.22 */
@@ -1004,17 +1001,6 @@ static void on_step(struct run *r, uintptr_t tag)
 	finish(r);
 }
 
-static bool waits_for_registration(struct run *r)
-{
-	struct state *s = run_state(r);
-
-	if (!run_once(r) || run_node(r)->registered != CANNOT_TELL || run_node(r)->has_pods ||
-	    s->waited >= PATIENCE)
-		return false;
-	s->waited += STEP;
-	return run_timer(r, STEP, on_step, 0) == 0;
-}
-
 static void finish(struct run *r)
 {
 	static const char *const units[] = {"kubelet.service", NULL};
@@ -1026,7 +1012,8 @@ static void finish(struct run *r)
 
 	s->serving = s->serving || serves(r);
 	looping = !s->serving && is_looping(r, m);
-	if (!s->serving && !m->pid && waits_for_registration(r))
+	if (!s->serving && !m->pid && !run_node(r)->has_pods &&
+	    run_awaits_registration(r, &s->waited, on_step))
 		return;
 	if (s->serving)
 		m->served_at = run_now(r);

@@ -1,10 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define run_uptime fake_uptime
+#define run_timer  fake_timer
 #include "../fakerun.h"
 
 usec_t fake_uptime(const struct run *r)
 {
 	return r->now; /* no other time has passed */
+}
+
+static unsigned timers, registered_after;
+
+/* It runs out at once; what is learnt meanwhile is learnt then. */
+int fake_timer(struct run *r, usec_t after, run_timer_t done_cb, uintptr_t tag)
+{
+	if (++timers == registered_after) {
+		r->node.registered = YES;
+		r->node.registered_at = r->now - 20 * USEC_PER_SEC;
+	}
+	done_cb(r, tag);
+	return 0;
 }
 
 #include "../../probes/cni_config.c"
@@ -132,6 +146,30 @@ static void test_config(struct run *r)
 	put(CONFLIST, aws, 0644);
 }
 
+/* In a check, what looks at the Node object may be a moment later. */
+static void test_waits(struct run *r)
+{
+	struct memory *m = r->memory;
+
+	drop(CONFLIST);
+	m->found = false; /* as of a daemon that has just begun */
+	r->now += 900 * USEC_PER_SEC;
+	r->once = true;
+	r->node.registered = CANNOT_TELL;
+	r->node.registered_at = 0;
+	registered_after = 5;
+	ok(says(r, CODE_NONE, CODE_NONE, CODE_NONE) && timers == 5);
+	ok(fake_find(r, "config", "")->outcome == OUTCOME_SKIPPED);
+	r->node.registered = CANNOT_TELL;
+	r->node.registered_at = 0;
+	registered_after = timers = 0;
+	ok(says(r, CODE_CniConfigMissing, CODE_NONE, CODE_NONE) && timers == 1500 / 20);
+	r->once = false;
+	timers = 0;
+	ok(says(r, CODE_CniConfigMissing, CODE_NONE, CODE_NONE) && timers == 0);
+	put(CONFLIST, aws, 0644);
+}
+
 static void test_order(struct run *r)
 {
 	put("/etc/cni/net.d/05-old.conf", "{\"name\":\"o\",\"type\":\"weave-net\"}", 0644);
@@ -236,6 +274,7 @@ int main(void)
 	r->files = f;
 	r->node.ec2 = EC2_YES;
 	test_config(r);
+	test_waits(r);
 	test_order(r);
 	test_dirs(r);
 	test_not_a_node(r);
