@@ -1233,6 +1233,7 @@ const struct probe probe_ipamd = {
 	.what = "the VPC CNI's own daemon: alive, serving, restarting, how it is set up",
 	.layer = LAYER_CNI,
 	.every = 10 * USEC_PER_SEC,
+	.hold = HOLD,
 	.retry = 2 * USEC_PER_SEC,
 	.timeout = 8 * USEC_PER_SEC,
 	.after = "imds",

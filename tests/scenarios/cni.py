@@ -5,6 +5,7 @@ contract alone."""
 
 import os
 import re
+import time
 import unicodedata
 
 from .checks import network, nothing, outcomes
@@ -671,6 +672,39 @@ def _(w):
     d.wait_root("EniLinkMissing", timeout=60)
 
 
+NOTICED = (   # what breaks, how, and the probe that has to look
+    ("the CNI's configuration deleted", lambda w: w.cni_absent(), "cni-config"),
+    ("rules lost", lambda w: w.rules_flushed((512,)), "podnet"),
+    ("routes lost", lambda w: w.pod_routes_flushed(), "podnet"),
+    ("the default route lost", lambda w: w.no_default_route(), "link"),
+    ("the link of an ENI lost", lambda w: w.eni_down(1), "eni"),
+    ("a unit failed", lambda w: w.unit("kubelet.service", active="failed", sub="failed"), "kubelet"))
+
+
+def seen(d, probe):
+    return sorted((p["aspect"], p["subject"], p["outcome"]) for p in d.status()["probes"] if p["name"] == probe)
+
+
+@daemon("run/noticed-within-200-ms", enis=2, pods=6, limit=150)
+def _(w):
+    """From the fault, its own command included, until status.json shows another look: at most 200 ms, in the middle one of
+    five. No probe looks by itself oftener than each five seconds."""
+    d = start(w)
+    late, calm_of = [], {probe: seen(d, probe) for _, _, probe in NOTICED}
+    for what, fault, probe in NOTICED:
+        took, calm = [], calm_of[probe]
+        for _ in range(5):
+            d.wait(what + ", healed", lambda: seen(d, probe) == calm, timeout=20)
+            began = time.monotonic()
+            heal = fault(w)
+            d.wait(what, lambda: seen(d, probe) != calm, timeout=20, step=.002)
+            took.append(time.monotonic() - began)
+            heal()
+        if sorted(took)[2] > .2:
+            late.append("%s: %s ms" % (what, [round(x * 1000) for x in took]))
+    assert not late, late
+
+
 @daemon("run/pods-in-a-burst", instance_type="m5.4xlarge", pods=1)
 def _(w):
     """Many pods at once are some passes, not one a pod."""
@@ -681,6 +715,30 @@ def _(w):
     w.add_pods(pods)
     s = d.wait_status("all pods", lambda s: s["network"]["pod_ips_in_use"] == pods + 1, timeout=20)
     assert s["seq"] - seq <= pods // 2, "%d passes for %d pods" % (s["seq"] - seq, pods)
+    d.wait_state("healthy", timeout=20)
+    assert not alarms(d), alarms(d)
+
+
+def runs(w, *probes):
+    """How often each has looked so far."""
+    text = w.tree.read("run/nodewhy/metrics.prom").decode()
+    return [int(re.search(r'^nodewhy_probe_runs_total\{probe="%s"\} (\d+)$' % p, text, re.M).group(1)) for p in probes]
+
+
+@daemon("run/500-pods-in-a-burst", instance_type="m5.24xlarge", prefix_mode=True, prefixes=33, pods=1, max_pods=737)
+def _(w):
+    """500 pods, for each of which ipamd rewrites its checkpoint and the kernel says four things: a look per so many pods
+    of each probe that is woken, never one a pod; and no alarm."""
+    pods, woken = 500, ("podnet", "eni", "ipamd", "link")
+    d = start(w, None, defaults=True)
+    d.wait_state("healthy", timeout=40)
+    assert d.status()["network"]["pod_ips_in_use"] == 1, d.status()["network"]
+    seq, before = d.status()["seq"], runs(w, *woken)
+    w.add_pods(pods)
+    s = d.wait_status("all pods", lambda s: s["network"]["pod_ips_in_use"] == pods + 1, timeout=20)
+    assert s["seq"] - seq <= pods // 10, "%d passes for %d pods" % (s["seq"] - seq, pods)
+    looked = [now - was for was, now in zip(before, runs(w, *woken))]
+    assert max(looked) <= pods // 10, "looks of %s for %d pods: %s" % (woken, pods, looked)
     d.wait_state("healthy", timeout=20)
     assert not alarms(d), alarms(d)
 

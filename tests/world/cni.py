@@ -191,11 +191,12 @@ class Ipamd:
 
     def checkpoint(self):
         w, out = self.world, []
+        pods = w.pods_by_link()
         for e in self.managed():
             for link, a in e.pods:
-                pod = w.pod_of(link)
+                pod = pods[link]
                 out.append({"networkName": "aws-cni", "containerID": pod.id, "ifName": "eth0",
-                            "ipv6" if ":" in a else "ipv4": a, "allocationTimestamp": int(w.wall("ready") * 1e9),
+                            "ipv6" if ":" in a else "ipv4": a, "allocationTimestamp": int(w.wall(pod.created) * 1e9),
                             "metadata": {"k8sPodNamespace": pod.namespace, "k8sPodName": pod.name,
                                          "interfacesCount": 1}})
         return {"version": "vpc-cni-ipam/1", "allocations": out}

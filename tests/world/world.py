@@ -104,10 +104,10 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
                  custom_networking=False, ipv6=False, eth_names=False, public=False, stub=None,
                  nameservers=None, uptime=6 * 3600.0, region="us-west-2", hop_limit=2,
                  imds_v6=False, max_pods=None, containerd="v3", al2=False, cards=1, efa_only=(),
-                 systemd=True, journal=True, cni="v1.23.0"):
+                 systemd=True, journal=True, cni="v1.23.0", prefixes=2):
         """stub: None, "alive" or "dead": resolv.conf names 127.0.0.53. cards: one more ENI on each
         card from 1 on, those in efa_only without a netdev. ipv6: an IPv6 cluster. systemd, journal:
-        whether the node has them. cni: the version of the VPC CNI."""
+        whether the node has them. cni: the version of the VPC CNI. prefixes: of each ENI in prefix mode."""
         self.instance_type, self.region, self.az = instance_type, region, region + "a"
         self.partition, self.domain = "aws", "amazonaws.com"
         if region.startswith("cn-"):
@@ -115,6 +115,7 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
         elif region.startswith("us-gov-"):
             self.partition = "aws-us-gov"
         self.prefix_mode, self.custom_networking = prefix_mode or ipv6, custom_networking
+        self.prefixes = prefixes
         self.ipv6, self.eth_names, self.public = ipv6, eth_names, public
         self.stub, self.started_at, self._uptime = stub, time.monotonic(), uptime
         self.imds_v6 = imds_v6 or ipv6
@@ -170,7 +171,7 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
                 if e.primary:
                     e.ipv6_prefixes = ["2600:1f14:abc:1:f00d::/80"]
             elif self.prefix_mode:
-                e.prefixes = [str(next(blocks)) for _ in range(2)]
+                e.prefixes = [str(next(blocks)) for _ in range(self.prefixes)]
             else:
                 a = [str(x) for _ in range(-(-(self.per_eni - 1) // 16)) for x in next(blocks)]
                 e.secondaries = a[:self.per_eni - 1]
@@ -1049,7 +1050,8 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
         """So many pods at once on the primary ENI, in one batch; returns their (link, address)."""
         e, lines, out = self.enis[0], [], []
         used = {a for x in self.enis for _, a in x.pods}
-        for address in [a for a in e.secondaries if a not in used][:n]:
+        addresses = e.secondaries + [str(a) for p in e.prefixes for a in ipaddress.ip_network(p)]
+        for address in [a for a in addresses if a not in used][:n]:
             link = pod_link(self.n_pods + len(out))
             lines += ["link add %s mtu 9001 type veth peer name pod%d netns %s"
                       % (link, self.n_pods + len(out), self.aws.name), "link set %s up" % link,
