@@ -498,6 +498,8 @@ full_node("prefix-full-old-cni", prefix_mode=True, enis=2, pods=64, cni="v1.12.6
 full_node("custom-networking-full", enis=3, pods=18, custom_networking=True)
 full_node("custom-networking-prefix", enis=2, pods=32, custom_networking=True, prefix_mode=True)
 full_node("ipv6", ipv6=True, pods=40)
+full_node("branch", network(enis_attached=4, enis_max=4, ips_assigned=42, pod_ips_in_use=42), instance_type="m5.xlarge",
+          enis=4, pods=42, branches=4)
 full_node("several-cards", instance_type="p5.48xlarge", enis=2, pods=60, cards=4, efa_only=[1, 3])
 full_node("two-full-enis", instance_type="t3.small", enis=3, pods=9)
 full_node("one-full-eni", enis=1, pods=9)
@@ -856,5 +858,6 @@ table_of_status("secondary", 3, **FULL)
 table_of_status("prefix", 2, prefix_mode=True, enis=2, pods=40)
 table_of_status("custom-networking", 3, custom_networking=True, enis=3, pods=10)
 table_of_status("ipv6", 1, ipv6=True, pods=14)
+table_of_status("branch", 3, instance_type="m5.xlarge", enis=3, pods=20, branches=3)
 table_of_status("several-cards", 6, instance_type="p5.48xlarge", enis=2, pods=30, cards=32,
                 efa_only=[c for c in range(1, 32) if c % 4])

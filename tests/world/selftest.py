@@ -248,6 +248,16 @@ def test_life():
     print("# %s" % ", ".join("%.2f s" % x for x in took))
 
 
+def test_branches():
+    with World(instance_type="m5.xlarge", enis=3, pods=20, branches=2) as w:
+        rules = w.node.show("rule")
+        tap.equal(len(re.findall(r"^10:\tfrom all iif vlan[0-9a-f]{11} lookup 10[12]", rules, re.M)), 2, "a rule at 10 a branch pod")
+        tap.ok("from %s lookup" % w.enis[2].ipv4 not in rules and "from %s lookup" % w.enis[1].ipv4 in rules,
+               "no rule 32765 for the trunk")
+        tap.equal((w.enis[2].pods, [e["IsTrunk"] for e in w.ipamd.enis()["0"]["ENIs"].values()]), ([], [False, False, True]),
+                  "ipamd knows the trunk, which carries no pod itself")
+
+
 def test_network():
     with World(enis=2, pods=11) as w:
         e = w.enis[1]
