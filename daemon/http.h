@@ -38,6 +38,7 @@ struct http_request {
 	bool http2;              /* with prior knowledge: HTTP/1.1 is not spoken */
 	const char *sigv4;       /* "aws:amz:us-west-2:sts": sign with the next two, or NULL */
 	const char *key_id, *secret;
+	uint16_t local_port;            /* to connect from; 0: the kernel's choice */
 	const struct http_proxy *proxy; /* or NULL: directly, whatever the environment says */
 };
 

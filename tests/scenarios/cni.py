@@ -462,6 +462,55 @@ def _(w):
     w.two_default_routes(metric=1024)
 
 
+# ---- the source ports of SNAT (C055) ----
+
+def from_low_ports(w, report, fail):
+    """The look was made, from ports of both kinds."""
+    if outcomes(report, "snat") != ["ok"]:
+        fail("snat: %s" % outcomes(report, "snat"))
+
+
+def no_low_ports(w, report, fail):
+    if outcomes(report, "snat") != ["skipped"]:
+        fail("snat: %s" % outcomes(report, "snat"))
+
+
+@degraded("snat/ports-blocked", "SnatPortsBlocked", world={"public": True, "pods": 3}, more=every(
+    root("SnatPortsBlocked", "3 of 6 connects to sts", "under 32768"), conditions("HostNetworkProblem")))
+def _(w):
+    """C055: the ACL knows the host's own ports only."""
+    w.low_ports_blocked()
+
+
+@sound("snat/ports-blocked-and-kept", public=True, pods=3, more=no_low_ports)
+def _(w):
+    """RANDOMIZESNAT=none: pods keep their own ports, the same ACL harms nobody."""
+    w.low_ports_blocked()
+    w.cni_setting("AWS_VPC_K8S_CNI_RANDOMIZESNAT", "none")
+
+
+@sound("snat/ports-blocked-and-no-snat", public=True, pods=3, more=no_low_ports)
+def _(w):
+    w.low_ports_blocked()
+    w.cni_setting("AWS_VPC_K8S_CNI_EXTERNALSNAT", "true")
+
+
+sound("snat/public", public=True, pods=3, more=from_low_ports)(nothing)
+
+
+@degraded("snat/ports-blocked-to-s3-alone", "SnatPortsBlocked", world={"pods": 3},
+          more=root("SnatPortsBlocked", "3 of 6 connects to s3"))
+def _(w):
+    """All endpoints lie in the VPC but the gateway of S3, whose addresses are public: SNAT is for these too."""
+    w.low_ports_blocked()
+
+
+@broken("snat/all-ports-silent", "EndpointTimeout", world={"public": True}, subject="sts")
+def _(w):
+    """What no port reaches is the endpoint's matter."""
+    w.endpoint_drop("sts")
+
+
 # ---- two at once ----
 
 @broken("two/ec2-timeout-and-aws-node", "EndpointTimeout", {

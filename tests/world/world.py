@@ -825,6 +825,12 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
         return self._endpoint_nft(which, "drop")
 
     @fault
+    def low_ports_blocked(self):
+        """The subnet's network ACL lets answers in to ports from 32768 up alone (C055)."""
+        return self._nft(self.aws, "output", "ip daddr %s tcp sport 443 tcp dport 1024-32767 tcp flags & (syn | ack) == syn | ack "
+                         "drop" % self.enis[0].ipv4)
+
+    @fault
     def endpoint_refused(self, which="all"):
         """SYNs to port 443 are answered with RST: ECONNREFUSED."""
         return self._endpoint_nft(which, "reject with tcp reset")
