@@ -739,6 +739,7 @@ static int set_limits(struct http_call *c, const struct http_request *rq)
 	long ms = (long) ((rq->timeout + USEC_PER_MSEC - 1) / USEC_PER_MSEC);
 
 	SET(c, CURLOPT_NOSIGNAL, 1L);
+	SET(c, CURLOPT_LOCALPORT, (long) rq->local_port);
 	SET(c, CURLOPT_TIMEOUT_MS, ms);
 	SET(c, CURLOPT_CONNECTTIMEOUT_MS, ms); /* never before ours, on_connect_timeout() */
 	SET(c, CURLOPT_FORBID_REUSE, rq->keep_alive ? 0L : 1L);

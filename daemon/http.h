@@ -39,6 +39,7 @@ struct http_request {
 	bool connect_only; /* done once TCP is connected, without TLS or a request; no proxy */
 	const char *sigv4; /* "aws:amz:us-west-2:sts": sign with the next two, or NULL */
 	const char *key_id, *secret;
+	uint16_t local_port;            /* to connect from; 0: the kernel's choice */
 	const struct http_proxy *proxy; /* or NULL: directly, whatever the environment says */
 };
 

@@ -601,12 +601,27 @@ static bool starts(const struct slice *s, const char *name, struct slice *ret_va
 /* The names are all that is ever copied out of an environment: what else is there may be secret. */
 static void take_variable(const struct slice *variable, struct oci_container *c)
 {
-	enum { PREFIX, CUSTOM, POD_ENI, IPV6, WEB, POD_IDENTITY, ENI, IP, MINIMUM, WARM_PREFIX };
+	enum {
+		PREFIX,
+		CUSTOM,
+		POD_ENI,
+		IPV6,
+		EXTERNAL_SNAT,
+		RANDOM_SNAT,
+		WEB,
+		POD_IDENTITY,
+		ENI,
+		IP,
+		MINIMUM,
+		WARM_PREFIX
+	};
 	static const char *const names[] = {
 		[PREFIX] = "ENABLE_PREFIX_DELEGATION",
 		[CUSTOM] = "AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG",
 		[POD_ENI] = "ENABLE_POD_ENI",
 		[IPV6] = "ENABLE_IPv6",
+		[EXTERNAL_SNAT] = "AWS_VPC_K8S_CNI_EXTERNALSNAT",
+		[RANDOM_SNAT] = "AWS_VPC_K8S_CNI_RANDOMIZESNAT",
 		[WEB] = "AWS_ROLE_ARN",
 		[POD_IDENTITY] = "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 		[ENI] = "WARM_ENI_TARGET",
@@ -620,6 +635,7 @@ static void take_variable(const struct slice *variable, struct oci_container *c)
 		[CUSTOM] = &n->custom,
 		[POD_ENI] = &n->pod_eni,
 		[IPV6] = &n->ipv6,
+		[EXTERNAL_SNAT] = &n->external_snat,
 	};
 	int *const targets[] = {
 		[ENI] = &n->warm_eni,
@@ -636,10 +652,12 @@ static void take_variable(const struct slice *variable, struct oci_container *c)
 		if (!starts(variable, names[i], &v))
 			continue;
 		copy(&v, value, sizeof(value));
-		if (i <= IPV6)
+		if (i <= EXTERNAL_SNAT)
 			*flags[i] = is_true(value);
 		else if (i >= ENI)
 			take_target(value, targets[i]);
+		else if (i == RANDOM_SNAT)
+			n->kept_ports = strcmp(value, "none") == 0;
 		else if (i == POD_IDENTITY)
 			n->pod_identity = value[0] != 0;
 		else

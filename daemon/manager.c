@@ -21,10 +21,13 @@ static const usec_t write_every = STATUS_VALID_S / 2 * USEC_PER_SEC;
 static const usec_t write_early = 6 * USEC_PER_SEC;
 /* A sink that failed is tried again after this long. */
 static const usec_t write_retry = 5 * USEC_PER_SEC;
-/* Events come in bursts (a directory is written file by file): look once they are over. */
+/* Events come in bursts (a directory is written file by file): look once they are over. Where they
+ * do not end (pods that start by the hundred), look no oftener than so, or than the probe has it.
+ */
 static const usec_t wake_delay = 20 * USEC_PER_MSEC;
 /* What is as it was can wait for the looks that are under way: one pass for all of them. */
 static const usec_t pass_delay = 100 * USEC_PER_MSEC;
+static const usec_t wake_hold = 100 * USEC_PER_MSEC;
 
 struct slot {
 	struct manager *manager;
@@ -35,6 +38,7 @@ struct slot {
 	struct run *run;
 	bool waiting; /* for the first result of probe->after */
 	bool looked, woken, again;
+	usec_t began;    /* the last look */
 	enum code asked; /* the finding that asks for the next look */
 	usec_t asked_at; /* when one last did */
 };
@@ -560,6 +564,13 @@ static bool probe_looked(const struct manager *m, const struct probe *p)
 	return true;
 }
 
+static usec_t woken_at(const struct slot *s, usec_t now)
+{
+	usec_t hold = s->began + (s->probe->hold ? s->probe->hold : wake_hold);
+
+	return hold > now + wake_delay ? hold : now + wake_delay;
+}
+
 static void on_run_done(const struct run_result *result, void *userdata)
 {
 	struct slot *s = userdata;
@@ -574,8 +585,8 @@ static void on_run_done(const struct run_result *result, void *userdata)
 	                  result->whole, schedule_confirm(m->context.mode),
 	                  run_context_uptime(&m->context, now));
 	s->schedule.due = schedule_next(&s->schedule, m->context.mode, pace, now);
-	if (s->again)
-		s->schedule.due = now + wake_delay;
+	if (s->again && s->schedule.due > woken_at(s, now))
+		s->schedule.due = woken_at(s, now);
 	s->woken = s->again;
 	s->again = false;
 	if (!m->looked[s->probe_index] && probe_looked(m, s->probe)) {
@@ -606,6 +617,7 @@ static void look(struct slot *s)
 	s->woken = false;
 	s->asked = CODE_NONE;
 	s->schedule.due = USEC_INFINITY;
+	s->began = clock_boottime();
 	r = run_new(&s->run, &m->context, s->probe, s->slot, m->memory[s->probe_index],
 	            pc->timeout ? pc->timeout : s->probe->timeout, woken, asked, on_run_done, s);
 	if (r < 0) {
@@ -633,7 +645,7 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *userdata)
 
 static void wake(struct manager *m, size_t probe_index)
 {
-	usec_t due = clock_boottime() + wake_delay;
+	usec_t now = clock_boottime();
 
 	for (size_t i = 0; i < m->n_slots; i++) {
 		struct slot *s = &m->slots[i];
@@ -643,8 +655,8 @@ static void wake(struct manager *m, size_t probe_index)
 		s->woken = true;
 		if (s->run)
 			s->again = true;
-		else if (s->schedule.due > due)
-			s->schedule.due = due;
+		else if (s->schedule.due > woken_at(s, now))
+			s->schedule.due = woken_at(s, now);
 	}
 	arm(m);
 }

@@ -27,10 +27,13 @@ enum {
 };
 
 /* The first change after a quiet time is passed on after SETTLE, as one change is rarely alone;
- * under a stream of them there is one call every HOLD. */
+ * under a stream of them there is one call every HOLD: so soon what is lost is seen. What only
+ * comes (pods that start by the hundred) is passed on BURST times, and then once a REFILL. */
 #define SETTLE   (50 * USEC_PER_MSEC)
 #define HOLD     (120 * USEC_PER_MSEC)
+#define REFILL   USEC_PER_SEC
 #define ACCURACY (10 * USEC_PER_MSEC)
+enum { BURST = 4 };
 
 struct array {
 	void *p;
@@ -59,6 +62,9 @@ struct netlink {
 	unsigned stale; /* STALE_*; all of them until the first dump */
 	bool moved;     /* messages were taken over since the view was made */
 	bool news;      /* changed has not been called for the latest change */
+	bool lost;      /* the news is that something is gone */
+	unsigned calls; /* of changed that may be made for what has come, at most BURST */
+	usec_t filled;  /* when the last of these was granted */
 	bool armed;     /* the timer runs: to settle, or since the last call of changed */
 	usec_t at;      /* of the last complete dump */
 	uint32_t seq;
@@ -621,11 +627,13 @@ static struct net_link *find_link(struct array *links, int index)
 }
 
 /* Messages come in order and none is lost unseen, so that what an earlier dump knew already is only
- * said again. A bridge speaks of its ports by the same messages, in its own family. */
+ * said again. A bridge speaks of its ports by the same messages, in its own family. 1: the link is
+ * no longer up. */
 static int change_link(struct net_builder *b, const struct nlmsghdr *m)
 {
 	const struct ifinfomsg *h = mnl_nlmsg_get_payload(m);
 	struct net_link *l;
+	bool up;
 
 	if (mnl_nlmsg_get_payload_len(m) < sizeof(*h))
 		return -EBADMSG;
@@ -641,18 +649,30 @@ static int change_link(struct net_builder *b, const struct nlmsghdr *m)
 	}
 	if (!l)
 		return add_link(b, m);
+	up = net_link_is_up(l);
 	memset(l, 0, sizeof(*l));
 	read_link(l, m);
-	return 0;
+	return up && !net_link_is_up(l);
+}
+
+static bool is_loss(uint16_t type)
+{
+	return type == RTM_DELLINK || type == RTM_DELADDR || type == RTM_DELRULE ||
+	       type == RTM_DELROUTE;
 }
 
 static void take_change(struct netlink *n, const struct nlmsghdr *m)
 {
+	int r;
+
+	n->lost = n->lost || is_loss(m->nlmsg_type);
 	switch (m->nlmsg_type) {
 	case RTM_NEWLINK:
 	case RTM_DELLINK:
-		if (change_link(n->builder, m) < 0)
+		r = change_link(n->builder, m);
+		if (r < 0)
 			n->stale |= STALE_LINKS;
+		n->lost = n->lost || r > 0;
 		break;
 	case RTM_NEWADDR:
 	case RTM_DELADDR:
@@ -688,6 +708,7 @@ static bool drain(struct netlink *n)
 		any = n->moved = true;
 		if (len < 0) { /* an overrun: some were lost */
 			n->stale = STALE_ALL;
+			n->lost = true;
 			continue;
 		}
 		for (; is_whole(m, left); m = mnl_nlmsg_next(m, &left))
@@ -724,6 +745,20 @@ static int on_message(sd_event_source *s, int fd, uint32_t revents, void *userda
 	return r < 0 ? r : sd_event_source_set_enabled(n->io, SD_EVENT_OFF);
 }
 
+static bool may_call(struct netlink *n, usec_t now)
+{
+	usec_t granted = now > n->filled ? (now - n->filled) / REFILL : 0;
+
+	n->filled = granted + n->calls < BURST ? n->filled + granted * REFILL : now;
+	n->calls = granted + n->calls < BURST ? n->calls + (unsigned) granted : BURST;
+	if (n->lost)
+		return true;
+	if (n->calls == 0)
+		return false;
+	n->calls--;
+	return true;
+}
+
 static int on_timer(sd_event_source *s, uint64_t now, void *userdata)
 {
 	struct netlink *n = userdata;
@@ -732,10 +767,12 @@ static int on_timer(sd_event_source *s, uint64_t now, void *userdata)
 	n->armed = false;
 	if (drain(n))
 		n->news = true;
+	if (n->news && !may_call(n, now))
+		return arm(n, HOLD);
 	r = sd_event_source_set_enabled(n->io, SD_EVENT_ON);
 	if (r < 0 || !n->news)
 		return r;
-	n->news = false;
+	n->news = n->lost = false;
 	r = arm(n, HOLD);
 	if (r < 0)
 		return r;
@@ -791,6 +828,7 @@ int netlink_new(struct netlink **ret, sd_event *event, netlink_changed_t changed
 	n->changed = changed;
 	n->userdata = userdata;
 	n->stale = STALE_ALL;
+	n->calls = BURST;
 	n->builder = net_builder_new();
 	n->buffer = malloc(RECEIVE_SIZE);
 	r = n->builder && n->buffer ? 0 : -ENOMEM;

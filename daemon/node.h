@@ -98,6 +98,8 @@ struct cni_settings {
 	bool known;
 	bool prefix, custom, pod_eni, ipv6; /* ENABLE_PREFIX_DELEGATION, custom networking,
 	                                       ENABLE_POD_ENI, ENABLE_IPv6 */
+	bool external_snat, kept_ports;     /* no SNAT for pods here; it keeps their ports:
+	                                       AWS_VPC_K8S_CNI_EXTERNALSNAT, _RANDOMIZESNAT */
 	bool web_identity, pod_identity;    /* AWS_ROLE_ARN and token file; container credentials */
 	int warm_eni, warm_ip, minimum_ip, warm_prefix; /* WARM_*_TARGET; -1: not set */
 	char role_arn[160];                             /* "" when it uses the node's role */

@@ -54,6 +54,7 @@ struct probe {
 	enum layer layer;   /* the row of the chain in which people look for it */
 	usec_t every;       /* default interval of each slot */
 	usec_t failing;     /* interval while what it found stands; 0: half of `every` */
+	usec_t hold;        /* woken again and again, it looks no oftener; 0: ten times a second */
 	usec_t retry;       /* interval of a slot that fails and is not yet sure; 0: 1 s */
 	usec_t timeout;     /* deadline of a run, a safety net over the calls' own */
 	unsigned slots;     /* independent subjects, staggered over `every`; 0 means 1 */

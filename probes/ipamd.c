@@ -1228,6 +1228,7 @@ const struct probe probe_ipamd = {
 	.layer = LAYER_CNI,
 	.every = 15 * USEC_PER_SEC,
 	.failing = 5 * USEC_PER_SEC,
+	.hold = HOLD,
 	.retry = 2 * USEC_PER_SEC,
 	.timeout = 8 * USEC_PER_SEC,
 	.after = "imds",

@@ -5,6 +5,7 @@ contract alone."""
 
 import os
 import re
+import time
 import unicodedata
 
 from .checks import network, nothing, outcomes
@@ -461,6 +462,55 @@ def _(w):
     w.two_default_routes(metric=1024)
 
 
+# ---- the source ports of SNAT (C055) ----
+
+def from_low_ports(w, report, fail):
+    """The look was made, from ports of both kinds."""
+    if outcomes(report, "snat") != ["ok"]:
+        fail("snat: %s" % outcomes(report, "snat"))
+
+
+def no_low_ports(w, report, fail):
+    if outcomes(report, "snat") != ["skipped"]:
+        fail("snat: %s" % outcomes(report, "snat"))
+
+
+@degraded("snat/ports-blocked", "SnatPortsBlocked", world={"public": True, "pods": 3}, more=every(
+    root("SnatPortsBlocked", "3 of 6 connects to sts", "under 32768"), conditions("HostNetworkProblem")))
+def _(w):
+    """C055: the ACL knows the host's own ports only."""
+    w.low_ports_blocked()
+
+
+@sound("snat/ports-blocked-and-kept", public=True, pods=3, more=no_low_ports)
+def _(w):
+    """RANDOMIZESNAT=none: pods keep their own ports, the same ACL harms nobody."""
+    w.low_ports_blocked()
+    w.cni_setting("AWS_VPC_K8S_CNI_RANDOMIZESNAT", "none")
+
+
+@sound("snat/ports-blocked-and-no-snat", public=True, pods=3, more=no_low_ports)
+def _(w):
+    w.low_ports_blocked()
+    w.cni_setting("AWS_VPC_K8S_CNI_EXTERNALSNAT", "true")
+
+
+sound("snat/public", public=True, pods=3, more=from_low_ports)(nothing)
+
+
+@degraded("snat/ports-blocked-to-s3-alone", "SnatPortsBlocked", world={"pods": 3},
+          more=root("SnatPortsBlocked", "3 of 6 connects to s3"))
+def _(w):
+    """All endpoints lie in the VPC but the gateway of S3, whose addresses are public: SNAT is for these too."""
+    w.low_ports_blocked()
+
+
+@broken("snat/all-ports-silent", "EndpointTimeout", world={"public": True}, subject="sts")
+def _(w):
+    """What no port reaches is the endpoint's matter."""
+    w.endpoint_drop("sts")
+
+
 # ---- two at once ----
 
 @broken("two/ec2-timeout-and-aws-node", "EndpointTimeout", {
@@ -497,6 +547,8 @@ full_node("prefix-full-old-cni", prefix_mode=True, enis=2, pods=64, cni="v1.12.6
 full_node("custom-networking-full", enis=3, pods=18, custom_networking=True)
 full_node("custom-networking-prefix", enis=2, pods=32, custom_networking=True, prefix_mode=True)
 full_node("ipv6", ipv6=True, pods=40)
+full_node("branch", network(enis_attached=4, enis_max=4, ips_assigned=42, pod_ips_in_use=42), instance_type="m5.xlarge",
+          enis=4, pods=42, branches=4)
 full_node("several-cards", instance_type="p5.48xlarge", enis=2, pods=60, cards=4, efa_only=[1, 3])
 full_node("two-full-enis", instance_type="t3.small", enis=3, pods=9)
 full_node("one-full-eni", enis=1, pods=9)
@@ -671,6 +723,39 @@ def _(w):
     d.wait_root("EniLinkMissing", timeout=60)
 
 
+NOTICED = (   # what breaks, how, and the probe that has to look
+    ("the CNI's configuration deleted", lambda w: w.cni_absent(), "cni-config"),
+    ("rules lost", lambda w: w.rules_flushed((512,)), "podnet"),
+    ("routes lost", lambda w: w.pod_routes_flushed(), "podnet"),
+    ("the default route lost", lambda w: w.no_default_route(), "link"),
+    ("the link of an ENI lost", lambda w: w.eni_down(1), "eni"),
+    ("a unit failed", lambda w: w.unit("kubelet.service", active="failed", sub="failed"), "kubelet"))
+
+
+def seen(d, probe):
+    return sorted((p["aspect"], p["subject"], p["outcome"]) for p in d.status()["probes"] if p["name"] == probe)
+
+
+@daemon("run/noticed-within-200-ms", enis=2, pods=6, limit=150)
+def _(w):
+    """From the fault, its own command included, until status.json shows another look: at most 200 ms, in the middle one of
+    five. No probe looks by itself oftener than each five seconds."""
+    d = start(w)
+    late, calm_of = [], {probe: seen(d, probe) for _, _, probe in NOTICED}
+    for what, fault, probe in NOTICED:
+        took, calm = [], calm_of[probe]
+        for _ in range(5):
+            d.wait(what + ", healed", lambda: seen(d, probe) == calm, timeout=20)
+            began = time.monotonic()
+            heal = fault(w)
+            d.wait(what, lambda: seen(d, probe) != calm, timeout=20, step=.002)
+            took.append(time.monotonic() - began)
+            heal()
+        if sorted(took)[2] > .2:
+            late.append("%s: %s ms" % (what, [round(x * 1000) for x in took]))
+    assert not late, late
+
+
 @daemon("run/pods-in-a-burst", instance_type="m5.4xlarge", pods=1)
 def _(w):
     """Many pods at once are some passes, not one a pod."""
@@ -681,6 +766,30 @@ def _(w):
     w.add_pods(pods)
     s = d.wait_status("all pods", lambda s: s["network"]["pod_ips_in_use"] == pods + 1, timeout=20)
     assert s["seq"] - seq <= pods // 2, "%d passes for %d pods" % (s["seq"] - seq, pods)
+    d.wait_state("healthy", timeout=20)
+    assert not alarms(d), alarms(d)
+
+
+def runs(w, *probes):
+    """How often each has looked so far."""
+    text = w.tree.read("run/nodewhy/metrics.prom").decode()
+    return [int(re.search(r'^nodewhy_probe_runs_total\{probe="%s"\} (\d+)$' % p, text, re.M).group(1)) for p in probes]
+
+
+@daemon("run/500-pods-in-a-burst", instance_type="m5.24xlarge", prefix_mode=True, prefixes=33, pods=1, max_pods=737)
+def _(w):
+    """500 pods, for each of which ipamd rewrites its checkpoint and the kernel says four things: a look per so many pods
+    of each probe that is woken, never one a pod; and no alarm."""
+    pods, woken = 500, ("podnet", "eni", "ipamd", "link")
+    d = start(w, None, defaults=True)
+    d.wait_state("healthy", timeout=40)
+    assert d.status()["network"]["pod_ips_in_use"] == 1, d.status()["network"]
+    seq, before = d.status()["seq"], runs(w, *woken)
+    w.add_pods(pods)
+    s = d.wait_status("all pods", lambda s: s["network"]["pod_ips_in_use"] == pods + 1, timeout=20)
+    assert s["seq"] - seq <= pods // 10, "%d passes for %d pods" % (s["seq"] - seq, pods)
+    looked = [now - was for was, now in zip(before, runs(w, *woken))]
+    assert max(looked) <= pods // 10, "looks of %s for %d pods: %s" % (woken, pods, looked)
     d.wait_state("healthy", timeout=20)
     assert not alarms(d), alarms(d)
 
@@ -798,5 +907,6 @@ table_of_status("secondary", 3, **FULL)
 table_of_status("prefix", 2, prefix_mode=True, enis=2, pods=40)
 table_of_status("custom-networking", 3, custom_networking=True, enis=3, pods=10)
 table_of_status("ipv6", 1, ipv6=True, pods=14)
+table_of_status("branch", 3, instance_type="m5.xlarge", enis=3, pods=20, branches=3)
 table_of_status("several-cards", 6, instance_type="p5.48xlarge", enis=2, pods=30, cards=32,
                 efa_only=[c for c in range(1, 32) if c % 4])

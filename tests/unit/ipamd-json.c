@@ -187,6 +187,20 @@ static void test_environment(void)
 #define START       "{\"level\":\"info\",\"msg\":\"Starting L-IPAMD v1.23.0  ...\"}\n"
 #define ERROR(text) "{\"level\":\"error\",\"ts\":\"t\",\"msg\":\"" text "\"}\n"
 
+static void test_snat(void)
+{
+	static const char kept[] = "AWS_VPC_K8S_CNI_RANDOMIZESNAT=none\0"
+				   "AWS_VPC_K8S_CNI_EXTERNALSNAT=true";
+	static const char random[] = "AWS_VPC_K8S_CNI_RANDOMIZESNAT=prng\0"
+				     "AWS_VPC_K8S_CNI_EXTERNALSNAT=false";
+	struct oci_container c;
+
+	ipamd_environ_parse(kept, sizeof(kept), &c);
+	ok(c.settings.kept_ports && c.settings.external_snat);
+	ipamd_environ_parse(random, sizeof(random), &c);
+	ok(!c.settings.kept_ports && !c.settings.external_snat);
+}
+
 static const char *last_error(const char *log)
 {
 	static char text[40];
@@ -210,6 +224,7 @@ static void test_log_error(void)
 
 int main(void)
 {
+	test_snat();
 	test_log_error();
 	test_enis();
 	test_checkpoint();

@@ -167,7 +167,7 @@ class Ipamd:
             one["TotalIPs"] += total
             one["AssignedIPs"] += len(e.pods)
             one["ENIs"][e.eni_id] = {
-                "ID": e.eni_id, "createTime": "2026-01-01T00:00:00Z", "IsPrimary": e.primary, "IsTrunk": False,
+                "ID": e.eni_id, "createTime": "2026-01-01T00:00:00Z", "IsPrimary": e.primary, "IsTrunk": e.trunk,
                 "IsEFA": False, "DeviceNumber": e.device, "AvailableIPv4Cidrs": v4, "IPv6Cidrs": v6,
                 "IsExcludedForPodIPs": False, "RouteTableID": e.table, "SubnetID": e.subnet_id}
         if self.version >= (1, 20):
@@ -191,11 +191,12 @@ class Ipamd:
 
     def checkpoint(self):
         w, out = self.world, []
+        pods = w.pods_by_link()
         for e in self.managed():
             for link, a in e.pods:
-                pod = w.pod_of(link)
+                pod = pods[link]
                 out.append({"networkName": "aws-cni", "containerID": pod.id, "ifName": "eth0",
-                            "ipv6" if ":" in a else "ipv4": a, "allocationTimestamp": int(w.wall("ready") * 1e9),
+                            "ipv6" if ":" in a else "ipv4": a, "allocationTimestamp": int(w.wall(pod.created) * 1e9),
                             "metadata": {"k8sPodNamespace": pod.namespace, "k8sPodName": pod.name,
                                          "interfacesCount": 1}})
         return {"version": "vpc-cni-ipam/1", "allocations": out}
@@ -218,7 +219,7 @@ def environment(w):
         "AWS_VPC_K8S_PLUGIN_LOG_LEVEL": "DEBUG", "CLUSTER_NAME": w.cluster, "DISABLE_INTROSPECTION": "false",
         "DISABLE_METRICS": "false", "DISABLE_NETWORK_RESOURCE_PROVISIONING": "false",
         "ENABLE_IPv4": "false" if w.ipv6 else "true", "ENABLE_IPv6": "true" if w.ipv6 else "false",
-        "ENABLE_POD_ENI": "false", "ENABLE_PREFIX_DELEGATION": "true" if w.prefix_mode else "false",
+        "ENABLE_POD_ENI": "true" if w.branches else "false", "ENABLE_PREFIX_DELEGATION": "true" if w.prefix_mode else "false",
         "ENABLE_SUBNET_DISCOVERY": "true", "NETWORK_POLICY_ENFORCING_MODE": "standard",
         "VPC_CNI_VERSION": w.cni, "VPC_ID": "vpc-0123456789abcdef0", "WARM_ENI_TARGET": "1",
         "WARM_PREFIX_TARGET": "1", "MY_NODE_NAME": w.private_dns, "MY_POD_NAME": "aws-node-x7k2p",

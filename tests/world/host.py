@@ -2,6 +2,7 @@
 """The host's own services in a sound state: units, journal, kubelet, containerd, ipamd; and how they
 break. World is made of this."""
 
+import functools
 import hashlib
 import json
 import re
@@ -242,13 +243,17 @@ class Host:
         from .world import LIMITS
         return LIMITS.get(self.instance_type, (3, 10))
 
+    @staticmethod
+    @functools.lru_cache(maxsize=4096)
+    def _link_name(namespace, name):
+        return "eni" + hashlib.sha1(("%s.%s" % (namespace, name)).encode()).hexdigest()[:11]
+
+    def pods_by_link(self):
+        """The pod behind each host link, whose name holds the pod's."""
+        return {self._link_name(p.namespace, p.name): p for p in self.cri.pods}
+
     def pod_of(self, link):
-        """The pod behind a host link; its name is in the link's."""
-        for p in self.cri.pods:
-            name = "%s.%s" % (p.namespace, p.name)
-            if link == "eni" + hashlib.sha1(name.encode()).hexdigest()[:11]:
-                return p
-        return None
+        return self.pods_by_link().get(link)
 
     def _host_pod(self, index):
         """add_pod() has set one up: the runtime and ipamd know of it."""

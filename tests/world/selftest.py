@@ -248,6 +248,29 @@ def test_life():
     print("# %s" % ", ".join("%.2f s" % x for x in took))
 
 
+def test_low_ports():
+    with World(public=True) as w:
+        low, high = iter(range(2049, 32768, 50)), iter(range(32768, 60999, 50))     # each once: the kernel keeps it for a while
+
+        def connects(ports):
+            port = next(ports)
+            return w.run(["curl", "-sS", "--noproxy", "*", "--max-time", "1", "--cacert", w.certs + "/ca.pem", "-o", "/dev/null",
+                          "--local-port", str(port), "--connect-to", "::%s:443" % w.endpoints["sts"][0],
+                          "https://%s/" % w.host("sts")]).returncode
+        during(w, "low_ports_blocked", lambda: (connects(low), connects(high), connects(low)), (28, 0, 28),
+               sound=(0, 0, 0))
+
+
+def test_branches():
+    with World(instance_type="m5.xlarge", enis=3, pods=20, branches=2) as w:
+        rules = w.node.show("rule")
+        tap.equal(len(re.findall(r"^10:\tfrom all iif vlan[0-9a-f]{11} lookup 10[12]", rules, re.M)), 2, "a rule at 10 a branch pod")
+        tap.ok("from %s lookup" % w.enis[2].ipv4 not in rules and "from %s lookup" % w.enis[1].ipv4 in rules,
+               "no rule 32765 for the trunk")
+        tap.equal((w.enis[2].pods, [e["IsTrunk"] for e in w.ipamd.enis()["0"]["ENIs"].values()]), ([], [False, False, True]),
+                  "ipamd knows the trunk, which carries no pod itself")
+
+
 def test_network():
     with World(enis=2, pods=11) as w:
         e = w.enis[1]

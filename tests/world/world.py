@@ -86,7 +86,7 @@ class Eni:
         self.subnet_id = "subnet-0%s" % hashlib.sha1(subnet.encode()).hexdigest()[:16]
         self.ipv4 = str(self.subnet[host]) if host else None
         self.gateway = str(self.subnet[1])
-        self.secondaries, self.prefixes = [], []
+        self.secondaries, self.prefixes, self.trunk = [], [], False
         self.ipv6 = v6
         self.ipv6_prefixes = []
         # VPC CNI pkg/networkutils helper.go: main for the primary, device + 1 on card 0.
@@ -104,10 +104,11 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
                  custom_networking=False, ipv6=False, eth_names=False, public=False, stub=None,
                  nameservers=None, uptime=6 * 3600.0, region="us-west-2", hop_limit=2,
                  imds_v6=False, max_pods=None, containerd="v3", al2=False, cards=1, efa_only=(),
-                 systemd=True, journal=True, cni="v1.23.0"):
+                 systemd=True, journal=True, cni="v1.23.0", prefixes=2, branches=0):
         """stub: None, "alive" or "dead": resolv.conf names 127.0.0.53. cards: one more ENI on each
         card from 1 on, those in efa_only without a netdev. ipv6: an IPv6 cluster. systemd, journal:
-        whether the node has them. cni: the version of the VPC CNI."""
+        whether the node has them. cni: the version of the VPC CNI. prefixes: of each ENI in prefix mode.
+        branches: security groups for pods, the last ENI is the trunk of so many branch ENIs, each of a pod (strict mode)."""
         self.instance_type, self.region, self.az = instance_type, region, region + "a"
         self.partition, self.domain = "aws", "amazonaws.com"
         if region.startswith("cn-"):
@@ -115,6 +116,7 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
         elif region.startswith("us-gov-"):
             self.partition = "aws-us-gov"
         self.prefix_mode, self.custom_networking = prefix_mode or ipv6, custom_networking
+        self.prefixes, self.branches = prefixes, branches
         self.ipv6, self.eth_names, self.public = ipv6, eth_names, public
         self.stub, self.started_at, self._uptime = stub, time.monotonic(), uptime
         self.imds_v6 = imds_v6 or ipv6
@@ -164,14 +166,15 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
         pool = ipaddress.ip_network("10.0.32.0/19").subnets(new_prefix=28)
         pool64 = ipaddress.ip_network("100.64.32.0/19").subnets(new_prefix=28)
         for e in enis:
-            if e.ipv4 is None or (e.primary and self.custom_networking):
+            e.trunk = bool(self.branches) and e is enis[-1]
+            if e.ipv4 is None or e.trunk or (e.primary and self.custom_networking):
                 continue
             blocks = pool64 if e.subnet.overlaps(ipaddress.ip_network("100.64.0.0/10")) else pool
             if self.ipv6:
                 if e.primary:
                     e.ipv6_prefixes = ["2600:1f14:abc:1:f00d::/80"]
             elif self.prefix_mode:
-                e.prefixes = [str(next(blocks)) for _ in range(2)]
+                e.prefixes = [str(next(blocks)) for _ in range(self.prefixes)]
             else:
                 a = [str(x) for _ in range(-(-(self.per_eni - 1) // 16)) for x in next(blocks)]
                 e.secondaries = a[:self.per_eni - 1]
@@ -298,8 +301,12 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
             # The CNI deletes the connected route of a secondary ENI from main: noprefixroute alike.
             four += ["addr add %s/%d dev %s noprefixroute" % (e.ipv4, e.subnet.prefixlen, e.name),
                      "route add %s dev %s scope link table %d" % (e.gateway, e.name, e.table),
-                     "route add default via %s dev %s table %d" % (e.gateway, e.name, e.table),
-                     "rule add from %s lookup %d prio 32765" % (e.ipv4, e.table)]
+                     "route add default via %s dev %s table %d" % (e.gateway, e.name, e.table)]
+            if not e.trunk:
+                four.append("rule add from %s lookup %d prio 32765" % (e.ipv4, e.table))
+        vlans = self.branches and self.can_vlan()
+        for i in range(self.branches):
+            four += self._branch_lines(i, self.enis[-1], vlans)
         for e in self.enis:
             for link, a in e.pods:
                 out, length = (six, 128) if ":" in a else (four, 32)
@@ -310,6 +317,20 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
                 if not e.primary:
                     out.append("rule add from %s/%d lookup %d prio 1536" % (a, length, e.table))
         return four, six
+
+    def _branch_lines(self, i, trunk, vlans):
+        """A pod on a branch ENI in strict mode: rules of priority 10 and a table of its own, nothing at 512. Where this
+        kernel makes no vlan links, the branch itself is left out."""
+        vlan, link = i + 1, "vlan" + pod_link(900 + i)[3:]
+        lines = ["link add %s mtu 9001 type veth peer name branch%d netns %s" % (link, i, self.aws.name), "link set %s up" % link,
+                 "route add %s/32 dev %s scope link table %d" % (trunk.subnet[100 + i], link, 100 + vlan),
+                 "rule add iif %s lookup %d prio 10" % (link, 100 + vlan)]
+        if vlans:
+            name = "vlan.eth.%d" % vlan
+            lines += ["link add link %s name %s address 02:0b:00:00:00:%02x type vlan id %d" % (trunk.name, name, vlan, vlan),
+                      "link set %s up" % name, "route add default via %s dev %s onlink table %d" % (trunk.gateway, name, 100 + vlan),
+                      "rule add iif %s lookup %d prio 10" % (name, 100 + vlan)]
+        return lines
 
     def _primary_lines(self):
         """What DHCP gives the primary ENI (AL2023: metric 512, a route to the resolver)."""
@@ -821,6 +842,12 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
         return self._endpoint_nft(which, "drop")
 
     @fault
+    def low_ports_blocked(self):
+        """The subnet's network ACL lets answers in to ports from 32768 up alone (C055)."""
+        return self._nft(self.aws, "output", "ip daddr %s tcp sport 443 tcp dport 1024-32767 tcp flags & (syn | ack) == syn | ack "
+                         "drop" % self.enis[0].ipv4)
+
+    @fault
     def endpoint_refused(self, which="all"):
         """SYNs to port 443 are answered with RST: ECONNREFUSED."""
         return self._endpoint_nft(which, "reject with tcp reset")
@@ -1066,7 +1093,8 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
         """So many pods at once on the primary ENI, in one batch; returns their (link, address)."""
         e, lines, out = self.enis[0], [], []
         used = {a for x in self.enis for _, a in x.pods}
-        for address in [a for a in e.secondaries if a not in used][:n]:
+        addresses = e.secondaries + [str(a) for p in e.prefixes for a in ipaddress.ip_network(p)]
+        for address in [a for a in addresses if a not in used][:n]:
             link = pod_link(self.n_pods + len(out))
             lines += ["link add %s mtu 9001 type veth peer name pod%d netns %s"
                       % (link, self.n_pods + len(out), self.aws.name), "link set %s up" % link,
