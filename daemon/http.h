@@ -36,6 +36,7 @@ struct http_request {
 	size_t ca_pem_len;
 	const char *unix_socket; /* where to connect in place of address and port, or NULL */
 	bool http2;              /* with prior knowledge: HTTP/1.1 is not spoken */
+	uint16_t segment_max;    /* TCP segments of so many bytes at most, both ways; 0: as it is */
 	const char *sigv4;       /* "aws:amz:us-west-2:sts": sign with the next two, or NULL */
 	const char *key_id, *secret;
 	const struct http_proxy *proxy; /* or NULL: directly, whatever the environment says */
