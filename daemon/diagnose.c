@@ -83,6 +83,7 @@ static const struct {
 	{CODE_DiskFull, CODE_AllocationsLost}, /* the checkpoint was not written */
 	{CODE_FilesystemReadOnly, CODE_AllocationsLost},
 	{CODE_PathMtuBlackhole, CODE_SandboxImageMissing},
+	{CODE_PathMtuBlackhole, CODE_ApiServerTimeout}, /* of its TLS */
 	{CODE_RoleReplaced, CODE_NodeRoleNotMapped},
 	{CODE_RoleReplaced, CODE_IpamdUnauthorized},
 	{CODE_EndpointDenied, CODE_IpamdUnauthorized},

@@ -38,6 +38,7 @@ struct http_call {
 	int socket_errno, x509_error;
 	bool tls, connect_only, keep_alive, opened, connecting, requested, retried;
 	bool too_long, no_memory;
+	int segment_max;
 	char content_type[96], date[64], location[256], issuer[96], grpc_status[8],
 		grpc_message[128];
 	char curl_error[CURL_ERROR_SIZE];
@@ -512,6 +513,9 @@ static curl_socket_t on_open(void *userdata, curlsocktype purpose, struct curl_s
 	 * would, for libcurl to try a new one. */
 	if (c->keep_alive)
 		(void) setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
+	if (c->segment_max)
+		(void) setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &c->segment_max,
+		                  sizeof(c->segment_max));
 	c->retried = c->requested;
 	c->opened = c->connecting = true;
 	c->requested = false;
@@ -830,6 +834,7 @@ int http_call_new(struct http_call **ret, struct http *h, const struct http_requ
 	                        .tls = strcmp(rq->scheme, "https") == 0 && !rq->connect_only,
 	                        .connect_only = rq->connect_only,
 	                        .keep_alive = rq->keep_alive,
+	                        .segment_max = rq->segment_max,
 	                        .connect_timeout = rq->connect_timeout,
 	                        .started = clock_boottime()};
 	r = set_up_call(c, rq);

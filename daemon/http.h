@@ -36,8 +36,9 @@ struct http_request {
 	size_t ca_pem_len;
 	const char *unix_socket; /* where to connect in place of address and port, or NULL */
 	bool http2;              /* with prior knowledge: HTTP/1.1 is not spoken */
-	bool connect_only; /* done once TCP is connected, without TLS or a request; no proxy */
-	const char *sigv4; /* "aws:amz:us-west-2:sts": sign with the next two, or NULL */
+	bool connect_only;    /* done once TCP is connected, without TLS or a request; no proxy */
+	uint16_t segment_max; /* TCP segments of so many bytes at most, both ways; 0: as it is */
+	const char *sigv4;    /* "aws:amz:us-west-2:sts": sign with the next two, or NULL */
 	const char *key_id, *secret;
 	uint16_t local_port;            /* to connect from; 0: the kernel's choice */
 	const struct http_proxy *proxy; /* or NULL: directly, whatever the environment says */

@@ -25,9 +25,9 @@ static const usec_t write_retry = 5 * USEC_PER_SEC;
  * do not end (pods that start by the hundred), look no oftener than so, or than the probe has it.
  */
 static const usec_t wake_delay = 20 * USEC_PER_MSEC;
+static const usec_t wake_hold = 100 * USEC_PER_MSEC;
 /* What is as it was can wait for the looks that are under way: one pass for all of them. */
 static const usec_t pass_delay = 100 * USEC_PER_MSEC;
-static const usec_t wake_hold = 100 * USEC_PER_MSEC;
 
 struct slot {
 	struct manager *manager;

@@ -309,3 +309,51 @@ def _(w):
                       "ino=1 scontext=system_u:system_r:container_t:s0 tcontext=system_u:object_r:etc_t:s0 tclass=file "
                       "permissive=0", ago, priority=5)
     w.tree.write("sys/fs/selinux/enforce", "1")
+
+
+# ---- large packets ----
+
+@broken("path/mtu-black-hole", "PathMtuBlackhole", {"PathMtuBlackhole": None, "EndpointTlsStalled": "PathMtuBlackhole"},
+        more=says("mtu 9001", "segments of 536 bytes", "2 of 2"))
+def _(w):
+    """A hop of 1500 on the way from all endpoints, and no "fragmentation needed" comes back (C027)."""
+    w.mtu_black_hole()
+
+
+@broken("path/mtu-black-hole-to-one-endpoint", "PathMtuBlackhole", {
+    "PathMtuBlackhole": None, "EndpointTlsStalled": "PathMtuBlackhole"}, more=says("TLS to sts at 10.0.11.11"))
+def _(w):
+    w.mtu_black_hole("sts")
+
+
+@broken("path/mtu-black-hole-to-the-api-server", "PathMtuBlackhole", {
+    "PathMtuBlackhole": None, "ApiServerTimeout": "PathMtuBlackhole"}, more=says("TLS to the API server"))
+def _(w):
+    """Its certificate is a small one: a tunnel in a tunnel."""
+    w.mtu_black_hole("api", mtu=1000)
+
+
+@broken("path/stalls-whatever-the-size", "EndpointTlsStalled")
+def _(w):
+    """The far side is deaf: small segments do not pass either."""
+    w.endpoint_tls_stall()
+
+
+@sound("path/mtu-1500-by-design")
+def _(w):
+    """The same way, and a node that was set up for it."""
+    w.mtu_black_hole()
+    w.mtu_black_hole("api")
+    w.node.ip("link set %s mtu 1500" % w.enis[0].name)
+
+
+@daemon("path/mtu-black-hole-comes-and-goes")
+def _(w):
+    d = daemons.start(w)
+    undo = w.mtu_black_hole()
+    d.wait_root("PathMtuBlackhole", timeout=30)
+    daemons.raised(w, d, "PathMtuBlackhole", severity="degraded")
+    daemons.files_hold(w, d)
+    undo()
+    daemons.cleared(d, "PathMtuBlackhole", timeout=40)
+    d.wait_state("healthy", timeout=30)

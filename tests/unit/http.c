@@ -2,6 +2,7 @@
 /* Every way in which a call can end, against servers of this test's own, in a network namespace of
  * its own. */
 #include <dirent.h>
+#include <netinet/tcp.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
@@ -414,6 +415,36 @@ static void handshakes(const char *ca)
 	ok(reply.stage == HTTP_TLS && reply.outcome == OUTCOME_MALFORMED && reply.tls_error[0]);
 }
 
+/* What the far side was told, by the size of what it would send. */
+static int told(uint16_t segment_max)
+{
+	struct http_request rq = request(0, "/ok");
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t a_len = sizeof(a), len = sizeof(int);
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd, size = -1;
+
+	if (bind(listener, (struct sockaddr *) &a, sizeof(a)) == 0 && listen(listener, 1) == 0 &&
+	    getsockname(listener, (struct sockaddr *) &a, &a_len) == 0) {
+		rq.port = ntohs(a.sin_port);
+		rq.segment_max = segment_max;
+		rq.timeout = 50 * USEC_PER_MSEC;
+		go(&rq);
+		fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		(void) getsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &size, &len);
+		(void) close(fd);
+	}
+	(void) close(listener);
+	return size;
+}
+
+static void small(void)
+{
+	int size = told(536);
+
+	ok(size >= 500 && size <= 536);
+	ok(told(0) > 10000);
+}
+
 static void kept(void)
 {
 	struct http_request rq = request(PLAIN, "/ok");
@@ -598,6 +629,7 @@ int main(void)
 	out_of_descriptors();
 	secure(ca_file);
 	handshakes(ca_file);
+	small();
 	kept();
 	kept_dead(&servers[0]);
 	kept_silent();

@@ -90,6 +90,7 @@ static const enum code granted[][2] = {
 	{CODE_ImdsMalformed, CODE_InstanceProfileInvalid},
 	{CODE_ImdsMalformed, CODE_RoleReplaced},
 	{CODE_DiskFull, CODE_CniBinaryMissing},
+	{CODE_PathMtuBlackhole, CODE_ApiServerTimeout},
 	{CODE_RoleReplaced, CODE_NodeRoleNotMapped},
 	{CODE_ClusterCaInvalid, CODE_NodeRoleNotMapped},
 	{CODE_RoleReplaced, CODE_IpamdUnauthorized},

@@ -470,6 +470,15 @@ def test_endpoint_faults():
                            ("endpoint_hang_http", ("wait", "timeout"))):
             during(w, name, both, (want, want))
             during(w, name, both, (want, fine[1]), "ec2")
+        during(w, "mtu_black_hole", both, (("tls", "timeout"),) * 2)
+        during(w, "mtu_black_hole", both, (("tls", "timeout"), fine[1]), "ec2")
+        undo = w.mtu_black_hole()
+        small = lambda: w.run(["python3", "-c", SMALL_SEGMENTS, w.endpoints["ec2"][0]]).stdout.strip()  # noqa: E731
+        tap.equal(small(), "TLSv1.3", "mtu_black_hole() lets small segments through")
+        w.node.ip("link set %s mtu 1500" % w.enis[0].name)
+        tap.equal(both(), fine, "mtu_black_hole() is none for a node whose MTU is as small")
+        w.node.ip("link set %s mtu 9001" % w.enis[0].name)
+        undo()
         during(w, "endpoint_wrong_name", both, lambda x: "mismatch" in x[0][1] and x[1] == fine[1], "ec2")
         during(w, "endpoint_http", both, (("http", 503),) * 2, 503)
         during(w, "endpoint_slow", lambda: timed(tls_in, w, "ec2", timeout=1)[1] > 0.15, True, 80)
@@ -488,6 +497,16 @@ def test_endpoint_faults():
             tap.skip("curl", "curl is not installed")
     with World(public=True) as w:
         tap.equal(tls_in(w, "ec2"), ("http", 400), "public addresses")
+
+
+SMALL_SEGMENTS = """
+import socket, ssl, sys
+s = socket.socket()
+s.settimeout(1)
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 536)
+s.connect((sys.argv[1], 443))
+print(ssl._create_unverified_context().wrap_socket(s, server_hostname="x").version())
+"""
 
 
 def tls_in(w, service, **kwargs):

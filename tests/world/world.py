@@ -9,7 +9,9 @@
 A fault is one method; what it returns heals it again. World.heal() heals all.
 """
 
+import array
 import atexit
+import fcntl
 import hashlib
 import ipaddress
 import itertools
@@ -17,6 +19,8 @@ import json
 import os
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -866,6 +870,25 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
     def endpoint_drop_after_connect(self, which="all"):
         """The handshake of TCP passes, every later packet vanishes, as behind an MTU black hole."""
         return self._endpoint_nft(which, "drop", established=True)
+
+    def _segments(self, offloaded):
+        """Whether what the far side sends is cut into segments by the kernel before, or after, others look at it."""
+        def set_both():
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+                for command in (0x1f, 0x24):    # ETHTOOL_STSO, ETHTOOL_SGSO
+                    value = array.array("B", struct.pack("II", command, offloaded))
+                    fcntl.ioctl(s, 0x8946, struct.pack("16sP16x", b"br0", value.buffer_info()[0]))  # SIOCETHTOOL
+        self.aws.call(set_both)
+
+    @fault
+    def mtu_black_hole(self, which="all", mtu=1500):
+        """Larger packets of TLS vanish on their way to the node, and nobody says so: small answers pass, the certificate
+        does not (C027). "api": those of the API server."""
+        addresses = control.API if which == "api" else [a for t in self._services(which) for a in t.addresses]
+        self._segments(0)
+        back = self._nft(self.node, "prerouting", "ip saddr { %s } tcp sport 443 ip length > %d drop" % (
+            ", ".join(addresses), mtu))
+        return lambda: [back(), self._segments(1)]
 
     @fault
     def endpoint_tls_stall(self, which="all"):
