@@ -27,18 +27,65 @@ static void head(FILE *out, const char *name, const char *type, const char *help
 	(void) fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
+/* Of the primary ENI, which is where the node itself is. */
+static const char *subnet_of(const struct node *n)
+{
+	for (size_t i = 0; i < n->network.n_enis; i++) {
+		const struct eni *e = &n->network.enis[i];
+
+		if (n->mac[0] ? strcmp(e->mac, n->mac) == 0 : e->device == 0 && e->card == 0)
+			return e->subnet_id;
+	}
+	return "";
+}
+
+/* Not "cluster": that is what Prometheus itself calls the cluster that it has a target in, and a
+ * label of ours would become exported_cluster. */
+static void say_node(FILE *out, const struct node *n)
+{
+	const struct {
+		const char *name, *value;
+	} labels[] = {
+		{"version", nodewhy_version()},
+		{"instance_id", n->instance_id},
+		{"instance_type", n->instance_type},
+		{"region", n->region},
+		{"zone", n->zone},
+		{"subnet_id", subnet_of(n)},
+		{"node_name", n->node_name},
+		{"cluster_name", n->cluster},
+	};
+
+	head(out, "nodewhy_info", "gauge", "Version of nodewhy and identity of the node.");
+	for (size_t i = 0; i < ELEMENTS(labels); i++) {
+		char value[256];
+
+		label(value, sizeof(value), labels[i].value);
+		(void) fprintf(out, "%s%s=\"%s\"", i ? "," : "nodewhy_info{", labels[i].name,
+		               value);
+	}
+	(void) fprintf(out, "} 1\n");
+}
+
 static void say_verdict(FILE *out, const struct report *r)
 {
-	head(out, "nodewhy_info", "gauge", "Version of nodewhy and identity of the node.");
-	(void) fprintf(out,
-	               "nodewhy_info{version=\"%s\",instance_id=\"%s\",instance_type=\"%s\","
-	               "region=\"%s\",zone=\"%s\"} 1\n",
-	               nodewhy_version(), r->node.instance_id, r->node.instance_type,
-	               r->node.region, r->node.zone);
 	head(out, "nodewhy_verdict", "gauge", "1 for the state that the verdict is in.");
 	for (int s = 0; s < _STATE_MAX; s++)
 		(void) fprintf(out, "nodewhy_verdict{state=\"%s\"} %d\n",
 		               state_name((enum state) s), r->verdict.state == (enum state) s);
+	head(out, "nodewhy_verdict_root", "gauge",
+	     "1 for the one root cause that the verdict names; absent: there is none.");
+	if (r->verdict.root >= 0) {
+		const struct finding *f = &r->findings[r->verdict.root];
+		const struct cause *c = cause_of(f->code);
+		char subject[SUBJECT_MAX * 2];
+
+		label(subject, sizeof(subject), f->subject);
+		(void) fprintf(out,
+		               "nodewhy_verdict_root{code=\"%s\",layer=\"%s\",severity=\"%s\","
+		               "subject=\"%s\"} 1\n",
+		               c->name, layer_name(c->layer), severity_name(c->severity), subject);
+	}
 	head(out, "nodewhy_stage", "gauge",
 	     "How far the node has come, from 0 booting to 4 ready.");
 	(void) fprintf(out, "nodewhy_stage %d\n", (int) r->verdict.stage);
@@ -163,6 +210,7 @@ static int metrics_text(const struct report *r, const struct probe_stats *stats,
 
 	if (!out)
 		return -errno;
+	say_node(out, &r->node);
 	say_verdict(out, r);
 	say_findings(out, r);
 	say_looks(out, r, stats);

@@ -19,6 +19,7 @@ static void read_network(struct network *ret, const json_t *j)
 		{"pod_ips_in_use", &ret->pod_ips_in_use},     {"max_pods", &ret->max_pods},
 		{"max_pods_by_type", &ret->max_pods_by_type},
 	};
+	const json_t *enis = json_object_get(j, "enis");
 
 	for (size_t i = 0; i < ELEMENTS(counts); i++) {
 		const json_t *value = json_object_get(j, counts[i].key);
@@ -26,6 +27,17 @@ static void read_network(struct network *ret, const json_t *j)
 		*counts[i].value = json_is_integer(value) ? (int) json_integer_value(value) : -1;
 	}
 	ret->known = json_is_object(j);
+	for (size_t i = 0; i < json_array_size(enis) && i < ELEMENTS(ret->enis); i++) {
+		const json_t *from = json_array_get(enis, i);
+		struct eni *e = &ret->enis[ret->n_enis++];
+		const char *subnet = json_string_value(json_object_get(from, "subnet_id"));
+		const json_t *device = json_object_get(from, "device"),
+			     *card = json_object_get(from, "card");
+
+		e->device = json_is_integer(device) ? (int) json_integer_value(device) : -1;
+		e->card = json_is_integer(card) ? (int) json_integer_value(card) : -1;
+		(void) text_format(e->subnet_id, sizeof(e->subnet_id), "%s", subnet ? subnet : "");
+	}
 }
 
 int main(int argc, char **argv)

@@ -88,6 +88,8 @@ def astray(expr, have, codes):
     bad, listed = [], {"state": have["nodewhy_verdict"]["state"], "type": have["nodewhy_condition"]["type"],
                        "root": {"yes", "no"}, "severity": {"fatal", "degraded", "notice"}, "code": codes}
     for name, braces in SELECTOR.findall(expr):
+        if name in have["nodewhy_info"]:  # node_name is a label of it
+            continue
         labels = set(have[name]) if name in have else ELSEWHERE.get(name)
         if labels is None:
             bad.append(f"no metric {name}")
@@ -333,6 +335,39 @@ def find_promtool(keep):
     return path if os.path.exists(path) else None
 
 
+def check_labels(t, promtool, d):
+    """Who the node is and where, whatever others call it: metadata, the API server and people choose these names."""
+    with open("tests/fixtures/two-independent-faults/capture.json") as f:
+        capture = json.load(f)
+    wild = 'a "quoted" \\ back\\nslash'
+    capture["node"].update({"instance_id": "i-0a1b", "zone": 'z"1', "cluster": wild, "node_name": "n\\"})
+    capture["network"] = {"enis": [{"device": 1, "card": 0, "subnet_id": "subnet-other"}, {"device": 0, "card": 0, "subnet_id": "subnet-0a1b"}]}
+    with open(f"{d}/wild.json", "w") as f:
+        json.dump(capture, f)
+    output(f"{B}/packaging/metrics", f"{d}/wild.json", d)
+    text = open(f"{d}/nodewhy.prom").read()
+    have = samples(text)
+    got = {k: sorted(re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], v) for v in vs) for k, vs in have["nodewhy_info"].items()}
+    want = {"instance_id": ["i-0a1b"], "zone": ['z"1'], "subnet_id": ["subnet-0a1b"], "cluster_name": [wild], "node_name": ["n\\"]}
+    t.ok({k: got.get(k) for k in want} == want, "labels hold what the node is called, and its primary subnet", [str(got)])
+    root = have["nodewhy_verdict_root"]
+    t.ok(root["code"] == {"ImdsDisabled"} and root["layer"] == {"metadata"}, "of two roots the verdict's has a metric of its own", [str(root)])
+    t.ok("nodewhy_verdict_root{" not in healthy_text(d), "and a healthy node has none")
+    if promtool:
+        with open(f"{d}/wild.prom", "w") as f:
+            f.write(text)
+        with open(f"{d}/wild.prom") as f:
+            r = subprocess.run([promtool, "check", "metrics"], stdin=f, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        t.ok(r.returncode == 0, "promtool reads them", r.stdout.splitlines())
+    else:
+        t.skip("promtool reads them", "promtool is not to be had")
+
+
+def healthy_text(d):
+    output(f"{B}/packaging/metrics", "tests/fixtures/healthy/capture.json", d)
+    return open(f"{d}/nodewhy.prom").read()
+
+
 def main():
     t = Tap()
     bad = []
@@ -369,6 +404,7 @@ def main():
                 t.skip(f"promtool reads the metrics of {fixture}", "promtool is not to be had")
         source = open("daemon/sink-metrics.c").read()
         t.clean("and they are all that the daemon has", sorted(set(re.findall(r'"(nodewhy_\w+)"', source)) ^ set(have)))
+        check_labels(t, promtool, d)
         t.ok({"no metric nodewhy_nothing", "nodewhy_verdict: no state well", "nodewhy_verdict has no label colour", "no label flavour"} <=
              set(astray('sum by (flavour) (nodewhy_verdict{state="well", colour="red"}) + nodewhy_nothing', have, codes)), "an expression that asks for what is not there is seen")
 

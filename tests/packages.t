@@ -34,7 +34,8 @@ has() { # NAME LIST FILE...
 	done
 }
 common='/usr/bin/nodewhy /etc/nodewhy/nodewhy.conf.d /usr/share/nodewhy/eni-limits.tsv /usr/lib/sysusers.d/nodewhy.conf
-	/usr/lib/tmpfiles.d/nodewhy.conf /usr/share/man/man1/nodewhy.1.gz /usr/share/man/man7/nodewhy-findings.7.gz'
+	/usr/lib/tmpfiles.d/nodewhy.conf /usr/share/man/man1/nodewhy.1.gz /usr/share/man/man5/nodewhy.conf.5.gz
+	/usr/share/man/man7/nodewhy-findings.7.gz /usr/share/man/man8/nodewhy.8.gz /usr/share/bash-completion/completions/nodewhy'
 npd='/usr/share/nodewhy/npd/nodewhy-condition /usr/share/nodewhy/npd/nodewhy-condition-monitor.json
 	/usr/share/nodewhy/npd/nodewhy-journal-monitor.json'
 
@@ -69,7 +70,9 @@ if command -v rpmbuild >/dev/null; then
 	# shellcheck disable=SC2086
 	has nodewhy-npd.rpm "$list" $npd
 	t 'nodewhy-npd is for every machine' "$([ "$(rpm -qp --qf '%{arch}' "$sub")" = noarch ]; echo $?)"
-	for want in $(rpm -qp --requires "$main" "$sub" | sed 's/(.*//; s/ .*//' | grep -v -e ^rpmlib -e ^rtld -e ^ld- | sort -u); do
+	# the names to build with are asked for on Amazon Linux only
+	for want in $({ rpm -qp --requires "$main" "$sub"; rpmspec -q --buildrequires --define 'amzn 2023' --define 'version_ 1' packaging/rpm/nodewhy.spec; } |
+		sed 's/(.*//; s/ .*//' | grep -v -e ^rpmlib -e ^rtld -e ^ld- | sort -u); do
 		cut -f1 packaging/rpm/requires.tsv | grep -qxF -- "$want"
 		t "packaging/rpm/requires.tsv says where $want is from" $?
 	done
