@@ -10,7 +10,8 @@
 enum { PORT_LOW, PORT_HIGH, _PORT_MAX };
 enum { ROUND = 2, CONNECTS = 3 }; /* in the second round, and in all, of each kind */
 
-#define CONNECT USEC_PER_SEC
+#define CONNECT  USEC_PER_SEC
+#define GOOD_FOR (1800 * USEC_PER_SEC) /* an ACL is changed by people, not by the minute */
 
 /* Below those of NodePorts, and those that the host itself takes. */
 static const struct {
@@ -27,6 +28,11 @@ struct state {
 	enum service service;
 	unsigned open, made;
 	unsigned connected[_PORT_MAX], lost[_PORT_MAX];
+};
+
+struct memory {
+	usec_t good_at; /* of the last look that was good; 0: none, or not the last */
+	struct observation good;
 };
 
 static void say(struct run *r, enum outcome outcome, const char *why)
@@ -73,6 +79,7 @@ static uint16_t port_of(const struct run *r, unsigned kind, unsigned i)
 static void conclude(struct run *r)
 {
 	const struct state *s = run_state(r);
+	struct memory *m = run_memory(r);
 	unsigned lost = s->lost[PORT_LOW] + s->lost[PORT_HIGH];
 	unsigned made = lost + s->connected[PORT_LOW] + s->connected[PORT_HIGH];
 	bool blocked = s->lost[PORT_LOW] == CONNECTS && s->connected[PORT_HIGH] == CONNECTS;
@@ -90,6 +97,9 @@ static void conclude(struct run *r)
 	observation_detail(
 		o, "%u connects to %s: %u lost from source ports under 32768, %u from others", made,
 		service_name(s->service), s->lost[PORT_LOW], s->lost[PORT_HIGH]);
+	m->good_at = o && outcome == OUTCOME_OK ? run_now(r) : 0;
+	if (m->good_at)
+		m->good = *o;
 	run_end(r);
 }
 
@@ -137,17 +147,36 @@ static void connect_pair(struct run *r)
 	s->made++;
 }
 
+/* With the moment at which it was made. */
+static bool say_again(struct run *r)
+{
+	const struct memory *m = run_memory(r);
+	struct observation *o;
+
+	if (!m->good_at || run_now(r) - m->good_at >= GOOD_FOR)
+		return false;
+	o = run_observe(r, LAYER_ROUTE, "", "", OUTCOME_OK, 0);
+	if (o)
+		*o = m->good;
+	run_end(r);
+	return true;
+}
+
 static int start(struct run *r)
 {
 	const struct cni_settings *c = &run_node(r)->cni;
 	struct state *s = run_state(r);
 
-	if (!c->known)
+	if (!c->known && run_node(r)->ipamd.began)
 		say(r, OUTCOME_UNKNOWN, "the VPC CNI's settings are not known");
+	else if (!c->known)
+		say(r, OUTCOME_SKIPPED, "the VPC CNI was not seen here yet");
 	else if (c->external_snat)
 		say(r, OUTCOME_SKIPPED, "the VPC CNI does no SNAT");
 	else if (c->kept_ports && !c->ipv6) /* which does not ask for that setting */
 		say(r, OUTCOME_SKIPPED, "the VPC CNI's SNAT keeps the pods' own ports");
+	else if (say_again(r))
+		return 0;
 	else if (!find_target(r, s))
 		say(r, OUTCOME_SKIPPED, "no endpoint outside the VPC");
 	else
@@ -176,14 +205,13 @@ const struct probe probe_snat = {
 	.what = "connects out of the VPC from the low source ports that the VPC CNI's SNAT gives "
 		"to pods",
 	.layer = LAYER_ROUTE,
-	.every = 1800 * USEC_PER_SEC,
-	.failing = 60 * USEC_PER_SEC,
+	.every = 120 * USEC_PER_SEC,
 	.retry = 5 * USEC_PER_SEC,
 	.timeout = 6 * USEC_PER_SEC,
 	.after = "endpoint",
 	.state_size = sizeof(struct state),
+	.memory_size = sizeof(struct memory),
 	.leaves_node = true,
-	.spread = true,
 	.needs_ec2 = true,
 	.start = start,
 	.judge = judge,

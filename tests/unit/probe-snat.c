@@ -80,6 +80,12 @@ static void test_ways(void)
 	ok(way.asked[1].local_port >= 32768 && way.asked[1].local_port < 61000);
 	ok(fake_judge(r, &tested_snat, "") == CODE_NONE);
 
+	/* half an hour is good on one good look */
+	r->now += GOOD_FOR - 1;
+	look(r);
+	ok(way.n == 0 && r->seen[0].outcome == OUTCOME_OK);
+	ok(evidence_number(&r->seen[0], "connects", 0) == 2);
+	r->now += 1;
 	way.low = false;
 	look(r);
 	ok(way.n == 6 && r->seen[0].outcome == OUTCOME_TIMEOUT);
@@ -99,6 +105,7 @@ static void test_ways(void)
 	way.low = true;
 	look(r);
 	ok(way.n == 2 && r->seen[0].outcome == OUTCOME_OK);
+	r->now += GOOD_FOR;
 	/* a port that is taken says nothing */
 	way.low = false;
 	way.high = way.busy = true;
@@ -125,8 +132,12 @@ static void test_skipped(void)
 	r->node.cni.external_snat = false;
 	r->node.cni.known = false;
 	look(r);
+	ok(way.n == 0 && r->seen[0].outcome == OUTCOME_SKIPPED);
+	r->node.ipamd.began = 1;
+	look(r);
 	ok(way.n == 0 && r->seen[0].outcome == OUTCOME_UNKNOWN);
 	r->node.cni.known = true;
+	r->now += GOOD_FOR;
 	(void) address_parse(&e->addresses[0], "10.0.1.9");
 	look(r);
 	ok(way.n == 0 && r->seen[0].outcome == OUTCOME_SKIPPED);
