@@ -154,11 +154,11 @@ enum denial { DENIAL_NONE, DENIAL_UNAUTHORIZED, DENIAL_NOT_ALLOWED, DENIAL_NO_NA
 
 struct memory {
 	bool prepared;
+	bool watch; /* what was not given: a watch */
 	struct matcher matcher;
 	char cursor[JOURNAL_CURSOR_MAX];
 	struct said denied, api, pleg, no_certificate, dependency;
-	struct said watches;  /* that the kernel gave no inotify instance, or no watch */
-	bool watch;           /* it was a watch */
+	struct said watches;  /* the kernel gave no inotify instance, or no watch */
 	uint64_t watches_max; /* the limit then */
 	enum denial denial;
 	usec_t heard;   /* the last time that it said anything */

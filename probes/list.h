@@ -2,6 +2,7 @@
 PROBE(clock)
 PROBE(host)
 PROBE(link)
+PROBE(firewall)
 PROBE(path)
 PROBE(imds)
 PROBE(imds_hop_limit)

@@ -4,7 +4,7 @@
 import json
 import re
 
-from world import kernel
+from world import kernel, units
 
 from . import daemons
 from .checks import says
@@ -356,4 +356,58 @@ def _(w):
     daemons.files_hold(w, d)
     undo()
     daemons.cleared(d, "PathMtuBlackhole", timeout=40)
+    d.wait_state("healthy", timeout=30)
+
+
+# ---- rules of the node itself ----
+
+@broken("firewall/drops-what-goes-to-an-endpoint", "FirewallRejects", {
+    "FirewallRejects": None, "EndpointTimeout": "FirewallRejects"}, more=says("ec2 at 10.0.10.11 port 443", "EPERM"))
+def _(w):
+    w.own_firewall(*w.endpoints["ec2"])
+
+
+@broken("firewall/rejects-and-is-known", "FirewallRejects", {
+    "FirewallRejects": None, "EndpointRefused": "FirewallRejects"}, more=says("EPERM", "iptables.service is active"))
+def _(w):
+    """A saved rule set that was loaded at boot (C033)."""
+    w.systemd.put(units.Unit("iptables.service", description="IPv4 firewall with iptables", start="networkd", type="oneshot",
+                             remain=True, active="active", sub="exited"))
+    w.own_firewall(*w.endpoints["sts"], *w.endpoints["ec2"], verdict="reject")
+
+
+@broken("firewall/drops-queries", "FirewallRejects", {
+    "FirewallRejects": None, "ResolverUnreachable": "FirewallRejects"}, more=says("a nameserver at 10.0.0.2 port 53"))
+def _(w):
+    w.own_firewall(match="udp dport 53")
+
+
+@broken("firewall/datagrams-by-design-and-an-endpoint-silent", "EndpointTimeout", subject="ec2")
+def _(w):
+    """Nothing but DNS may leave as a datagram. That ec2 does not answer is another story."""
+    w.own_firewall(match="udp dport 443")
+    w.endpoint_drop("ec2")
+
+
+@broken("firewall/another-address-and-an-endpoint-silent", "EndpointTimeout", subject="ec2")
+def _(w):
+    w.own_firewall("10.9.9.9")
+    w.endpoint_drop("ec2")
+
+
+@sound("firewall/lets-out-what-is-needed")
+def _(w):
+    """A hardened image: what leaves is dropped but for DNS, time, and TCP."""
+    w.own_firewall(match="meta l4proto != { tcp, icmp, ipv6-icmp } udp dport != { 53, 67, 123 }")
+    w.own_firewall("192.0.2.0/24", verdict="reject")
+
+
+@daemon("firewall/comes-and-goes")
+def _(w):
+    d = daemons.start(w)
+    undo = w.own_firewall(*w.endpoints["ec2"])
+    d.wait_root("FirewallRejects", timeout=30)
+    daemons.raised(w, d, "FirewallRejects")
+    undo()
+    daemons.cleared(d, "FirewallRejects", timeout=40)
     d.wait_state("healthy", timeout=30)

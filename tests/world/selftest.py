@@ -470,6 +470,17 @@ def test_endpoint_faults():
                            ("endpoint_hang_http", ("wait", "timeout"))):
             during(w, name, both, (want, want))
             during(w, name, both, (want, fine[1]), "ec2")
+        def datagram(address):
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as x:
+                try:
+                    return x.sendto(b"", (address, 443))
+                except OSError as e:
+                    return errno.errorcode[e.errno]
+        ec2, sts = w.endpoints["ec2"], w.endpoints["sts"][0]
+        local = lambda: (tls_in(w, "ec2"), here(w, datagram, ec2[0]), here(w, datagram, sts))  # noqa: E731
+        during(w, "own_firewall", local, (("connect", "timeout"), "EPERM", 0), *ec2)
+        during(w, "own_firewall", local, (("connect", "ECONNREFUSED"), "EPERM", 0), *ec2, verdict="reject")
+        during(w, "own_firewall", local, (fine[0], "EPERM", "EPERM"), match="udp dport 443")
         during(w, "mtu_black_hole", both, (("tls", "timeout"),) * 2)
         during(w, "mtu_black_hole", both, (("tls", "timeout"), fine[1]), "ec2")
         undo = w.mtu_black_hole()

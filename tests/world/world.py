@@ -871,6 +871,13 @@ class World(control.ControlPlane, nodefaults.NodeFaults, metadata.Metadata, sts.
         """The handshake of TCP passes, every later packet vanishes, as behind an MTU black hole."""
         return self._endpoint_nft(which, "drop", established=True)
 
+    @fault
+    def own_firewall(self, *addresses, verdict="drop", match=""):
+        """A rule of the node itself stops what it sends to these addresses: connects fail in the way of the verdict, datagrams
+        with EPERM. match: more of the rule; without addresses all that it says."""
+        to = "ip daddr { %s } " % ", ".join(addresses) if addresses else ""
+        return self._nft(self.node, "output", "oifname != lo %s%s %s" % (to, match, verdict))
+
     def _segments(self, offloaded):
         """Whether what the far side sends is cut into segments by the kernel before, or after, others look at it."""
         def set_both():
