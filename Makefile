@@ -53,7 +53,7 @@ PYTHON_FILES := $(shell grep -rlE '^\#!.*python3' --exclude-dir=__pycache__ pack
                 $(wildcard tests/*.py tests/world/*.py tests/scenarios/*.py)
 obj    = $(patsubst %.c,$(B)/%.o,$(1))
 bin    = $(patsubst %.c,$(B)/%,$(1))
-SLOW   := tests/packages.t tests/boot.t tests/boot-rpm.t tests/vm/boot.t tests/npd.t
+SLOW   := tests/packages.t tests/boot.t tests/boot-rpm.t tests/npd.t
 CHECKS := $(call bin,$(UNIT) $(FUZZ)) $(filter-out $(SLOW),$(wildcard tests/*.t))
 WORLD  := $(wildcard tests/world/selftest.py tests/world/sdk.py tests/scenarios/selftest.py tests/scenarios/run.py)
 
@@ -111,7 +111,7 @@ test-all: build-check
 # A part of `make test` as well. Its first run builds node-problem-detector itself, with Go, which takes minutes.
 test-npd: build-check
 	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy $(PYTHON) tests/tally tests/npd.t; $(GIVE_BACK)
-# Likewise, but skipped in `make test` where its tools are missing, which only this brings, and CI.
+# A machine under qemu. Not a part of `make test` and CI: from nothing it needs about five minutes, and of its own.
 test-vm: deps-vm build-check
 	$(Q)NODEWHY=$(CURDIR)/$(B)/nodewhy $(PYTHON) tests/tally tests/vm/boot.t; $(GIVE_BACK)
 demo: deps-demo
