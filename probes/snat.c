@@ -168,7 +168,7 @@ static int start(struct run *r)
 	struct state *s = run_state(r);
 
 	if (!c->known && run_node(r)->ipamd.began)
-		say(r, OUTCOME_UNKNOWN, "the VPC CNI's settings are not known");
+		say(r, OUTCOME_UNKNOWN, "cannot tell: the VPC CNI's settings are not known");
 	else if (!c->known)
 		say(r, OUTCOME_SKIPPED, "the VPC CNI was not seen here yet");
 	else if (c->external_snat)

@@ -419,6 +419,8 @@ def _(w):
     assert said_once(d, "Read-only file system") == before, "said again"
     d.inside("mount", "-o", "remount,bind,rw", w.root + "/run/nodewhy")
     d.wait_state("healthy", timeout=65)
+    # where the directory came back while it was writing, what had failed is tried again some seconds later
+    d.wait("the rest of the files", lambda: w.tree.exists("run/nodewhy/metrics.prom"), timeout=30)
     files_hold(w, d)
     assert d.stop() == 0
 
