@@ -136,6 +136,7 @@ struct node {
 	struct type_limits asked_limits; /* of a type that no table knows, by EC2 itself; "" */
 	struct ipamd_view ipamd;
 	bool kubeconfig_present;
+	bool cni_log_read; /* ipamd's log was looked at, whatever came of it */
 	bool asks_eks; /* its bootstrap asks EKS for the cluster: AL2's bootstrap.sh, Bottlerocket
 	                */
 	bool has_pods; /* the kubelet was given pods: it had registered; looked at while CNI is not

@@ -11,6 +11,13 @@
 
 enum { PER_PREFIX = 16, PODS_OF_HOST = 2 };
 
+#define LOG_STEP     (20 * USEC_PER_MSEC)
+#define LOG_PATIENCE (1500 * USEC_PER_MSEC)
+
+struct state {
+	usec_t waited;
+};
+
 struct memory {
 	char type[sizeof(((struct node *) NULL)->instance_type)];
 	struct limits limits;
@@ -304,7 +311,7 @@ static void observe_trunk(struct run *r, const struct picture *p)
 	                   p->trunk ? "the trunk is attached" : "no trunk");
 }
 
-static int start(struct run *r)
+static void go_on(struct run *r)
 {
 	const struct node *n = run_node(r);
 	const struct limits *l = find_limits(r);
@@ -319,7 +326,7 @@ static int start(struct run *r)
 		                   : !n->network.known ? "the kernel's tables were not read"
 		                                       : "the type's limits are not known");
 		run_end(r);
-		return 0;
+		return;
 	}
 	look(r, l, &p);
 	observe_pool(r, &p);
@@ -329,6 +336,28 @@ static int start(struct run *r)
 	observe_mode(r, &p);
 	observe_trunk(r, &p);
 	run_end(r);
+}
+
+/* In a check, ipamd's log, which tells of refused pods, is read at the same time. */
+static bool waits(struct run *r, run_timer_t again)
+{
+	struct state *s = run_state(r);
+
+	if (!run_once(r) || run_node(r)->cni_log_read || s->waited >= LOG_PATIENCE)
+		return false;
+	s->waited += LOG_STEP;
+	return run_timer(r, LOG_STEP, again, 0) == 0;
+}
+
+static void on_waited(struct run *r, uintptr_t tag)
+{
+	if (!waits(r, on_waited))
+		go_on(r);
+}
+
+static int start(struct run *r)
+{
+	on_waited(r, 0);
 	return 0;
 }
 
@@ -422,6 +451,7 @@ const struct probe probe_addresses = {
 	.retry = USEC_PER_SEC,
 	.timeout = 2 * USEC_PER_SEC,
 	.after = "limits",
+	.state_size = sizeof(struct state),
 	.memory_size = sizeof(struct memory),
 	.needs_ec2 = true,
 	.start = start,

@@ -876,6 +876,7 @@ static void conclude(struct run *r)
 	const struct cni_settings *c = &run_node(r)->cni;
 	usec_t now = run_realtime(r), last;
 
+	run_learn(r)->cni_log_read = true;
 	last = m->previous_len ? time_of(m->previous, m->previous_len) : 0;
 	if (last)
 		m->last_line = last;
@@ -939,6 +940,7 @@ static int start(struct run *r)
 	if (run_node(r)->hybrid || e == -ENOENT) {
 		observation_detail(run_observe(r, LAYER_ADDRESS, "log", "", OUTCOME_SKIPPED, 0),
 		                   "no " DIR_LOGS ": aws-node has not been here");
+		run_learn(r)->cni_log_read = true;
 		run_end(r);
 		return 0;
 	}

@@ -1,5 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define run_timer fake_timer
 #include "../fakecni.h"
+
+static unsigned timers, read_after;
+
+static void refuse(struct run *r);
+
+/* It runs out at once; ipamd's log has been read meanwhile, or not. */
+int fake_timer(struct run *r, usec_t after, run_timer_t done_cb, uintptr_t tag)
+{
+	if (++timers == read_after) {
+		r->node.cni_log_read = true;
+		refuse(r);
+	}
+	done_cb(r, tag);
+	return 0;
+}
 
 #include "../../probes/addresses.c"
 
@@ -181,6 +197,25 @@ static void test_cooldown(void)
 	unmake(r);
 }
 
+/* A check waits for the log that tells of refused pods, and not for ever. */
+static void test_waits(void)
+{
+	struct run *r = make("m5.large", 3, 9, 27);
+
+	r->once = true;
+	read_after = 4;
+	ok(fake_run(r, &tested_addresses) == 0 && r->ended && timers == 4);
+	ok(fake_judge(r, &tested_addresses, "") == CODE_AddressLimitReached);
+	r->node.cni_log_read = false;
+	timers = read_after = 0;
+	ok(fake_run(r, &tested_addresses) == 0 && r->ended);
+	ok(timers == LOG_PATIENCE / LOG_STEP);
+	r->once = false;
+	timers = 0;
+	ok(fake_run(r, &tested_addresses) == 0 && r->ended && timers == 0);
+	unmake(r);
+}
+
 static void test_modes(void)
 {
 	struct run *r = make("c4.xlarge", 4, 14, 3);
@@ -232,6 +267,7 @@ int main(void)
 	test_type_limit();
 	test_max_pods();
 	test_cooldown();
+	test_waits();
 	test_modes();
 	test_trunk();
 	return done();
