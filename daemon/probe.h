@@ -179,13 +179,14 @@ int run_tail(struct run *r, const struct tail_query *q, struct tail *where, run_
 int run_grpc(struct run *r, const char *socket, const char *method, const void *message, size_t len,
              usec_t timeout, run_grpc_t done, uintptr_t tag);
 int run_timer(struct run *r, usec_t after, run_timer_t done, uintptr_t tag);
-/* In a check, who knows whether the node is registered looks at the same time as who has to know.
- * True: not known yet, again() comes in a moment; *waited adds up what that took, and ends it. */
-static inline bool run_awaits_registration(struct run *r, usec_t *waited, run_timer_t again)
+/* In a check, who knows something of the node (whether it is registered, what ipamd's log says)
+ * looks at the same time as who has to know. True: it is not known yet, and again() comes in a
+ * moment; *waited adds up what that took, and ends it. */
+static inline bool run_awaits(struct run *r, bool known, usec_t *waited, run_timer_t again)
 {
 	static const usec_t step = 20 * USEC_PER_MSEC, patience = 1500 * USEC_PER_MSEC;
 
-	if (!run_once(r) || run_node(r)->registered != CANNOT_TELL || *waited >= patience)
+	if (known || !run_once(r) || *waited >= patience)
 		return false;
 	*waited += step;
 	return run_timer(r, step, again, 0) == 0;

@@ -11,9 +11,6 @@
 
 enum { PER_PREFIX = 16, PODS_OF_HOST = 2 };
 
-#define LOG_STEP     (20 * USEC_PER_MSEC)
-#define LOG_PATIENCE (1500 * USEC_PER_MSEC)
-
 struct state {
 	usec_t waited;
 };
@@ -338,20 +335,12 @@ static void go_on(struct run *r)
 	run_end(r);
 }
 
-/* In a check, ipamd's log, which tells of refused pods, is read at the same time. */
-static bool waits(struct run *r, run_timer_t again)
+/* ipamd's log tells of refused pods. */
+static void on_waited(struct run *r, uintptr_t tag)
 {
 	struct state *s = run_state(r);
 
-	if (!run_once(r) || run_node(r)->cni_log_read || s->waited >= LOG_PATIENCE)
-		return false;
-	s->waited += LOG_STEP;
-	return run_timer(r, LOG_STEP, again, 0) == 0;
-}
-
-static void on_waited(struct run *r, uintptr_t tag)
-{
-	if (!waits(r, on_waited))
+	if (!run_awaits(r, run_node(r)->cni_log_read, &s->waited, on_waited))
 		go_on(r);
 }
 

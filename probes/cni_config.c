@@ -533,7 +533,7 @@ static void look_again(struct run *r, uintptr_t tag)
 static bool waits(struct run *r, usec_t *waited)
 {
 	return run_node(r)->kubeconfig_present && !has_pods(r) &&
-	       run_awaits_registration(r, waited, look_again);
+	       run_awaits(r, run_node(r)->registered != CANNOT_TELL, waited, look_again);
 }
 
 static int look(struct run *r)

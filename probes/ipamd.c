@@ -1012,8 +1012,9 @@ static void finish(struct run *r)
 
 	s->serving = s->serving || serves(r);
 	looping = !s->serving && is_looping(r, m);
-	if (!s->serving && !m->pid && !run_node(r)->has_pods &&
-	    run_awaits_registration(r, &s->waited, on_step))
+	if (!s->serving && !m->pid &&
+	    run_awaits(r, run_node(r)->registered != CANNOT_TELL || run_node(r)->has_pods,
+	               &s->waited, on_step))
 		return;
 	if (s->serving)
 		m->served_at = run_now(r);
